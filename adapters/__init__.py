@@ -1,0 +1,1 @@
+"""How a client API or a broker product is plugged in."""

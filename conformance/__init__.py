@@ -1,0 +1,1 @@
+"""The catalogue of requirements, the tests that show them, certification and reports."""
