@@ -1,0 +1,1 @@
+"""Codecs and listeners: what brokers and clients say on a socket."""

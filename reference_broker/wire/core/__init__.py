@@ -1,0 +1,1 @@
+"""The core wire: the broker's own commands in numbered packets."""
