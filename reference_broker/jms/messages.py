@@ -67,6 +67,12 @@ class Message:
         self._properties_read_only = True
         self._body_read_only = True
 
+    def observe_acknowledge(self, around: Callable[[Callable[[], None]], None]) -> None:
+        """For recorders: `around` is called with the real acknowledgement, which it must call."""
+        inner = self._acknowledger
+        if inner is not None:
+            self._acknowledger = lambda: around(inner)
+
     # -- properties --------------------------------------------------------------------------------------
 
     def set_property(self, name: str, value: Value, jms_type: JMSType | None = None) -> None:
