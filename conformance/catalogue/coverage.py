@@ -1,0 +1,109 @@
+"""Which tests and which negative controls show each requirement, found by collection, without running anything."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import conformance
+from conformance.catalogue import Catalogue
+from conformance.catalogue.collect import Binding
+from conformance.errors import UserError
+
+COLLECTION_LIMIT_SECONDS = 120
+CHAPTERS = Path(conformance.__file__).parent
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """By requirement ID: bindings of tests, and names of controls that its tests must catch."""
+
+    bindings: Mapping[str, tuple[Binding, ...]]
+    controls: Mapping[str, tuple[str, ...]]
+
+    def tests(self, requirement_id: str) -> tuple[str, ...]:
+        """Node IDs, without parameters, of the tests that show the requirement."""
+        return tuple(dict.fromkeys(b.test for b in self.bindings.get(requirement_id, ())))
+
+
+def coverage(catalogue: Catalogue, chapters: Path = CHAPTERS) -> Coverage:
+    """Collect tests under `chapters` and controls; `UserError` if one cites what the catalogue does not have."""
+    bindings: dict[str, list[Binding]] = {}
+    for binding in collected(chapters):
+        _check(binding, catalogue)
+        for requirement_id in binding.requirements:
+            bindings.setdefault(requirement_id, []).append(binding)
+    return Coverage(
+        bindings={key: tuple(value) for key, value in bindings.items()},
+        controls=_controls(catalogue),
+    )
+
+
+def collected(chapters: Path) -> list[Binding]:
+    """What the tests under `chapters` bind; collected in a process of its own, since importing tests has effects."""
+    with tempfile.TemporaryDirectory(prefix="jms-conformance-") as scratch:
+        target = Path(scratch) / "bindings.json"
+        command = [
+            *(sys.executable, "-m", "pytest", "--collect-only", "-q", "-c", os.devnull),
+            *("--rootdir", str(chapters.parent), "-p", "no:cacheprovider", "--strict-markers"),
+            *("-p", "conformance.catalogue.collect", "--write-bindings", str(target)),
+        ]
+        if plugin := _suite_plugin():
+            command += ["-p", plugin]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment.pop("PYTEST_ADDOPTS", None)
+        run = subprocess.run(
+            [*command, str(chapters)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=COLLECTION_LIMIT_SECONDS,
+            check=False,
+        )
+        if run.returncode not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} or not target.exists():
+            said = (run.stdout + run.stderr).strip().splitlines()[-30:]
+            raise UserError(f"The tests under {chapters} cannot be collected:\n" + "\n".join(said))
+        return msgspec.json.decode(target.read_bytes(), type=list[Binding])
+
+
+def _suite_plugin() -> str | None:
+    """The suite's own pytest plugin, unless it is an installed entry point that pytest loads by itself."""
+    name = "conformance.plugin"
+    if importlib.util.find_spec(name) is None:
+        return None
+    installed = importlib.metadata.entry_points(group="pytest11")
+    return None if any(entry.value == name for entry in installed) else name
+
+
+def _check(binding: Binding, catalogue: Catalogue) -> None:
+    for kind, names, known in (
+        ("requirement", binding.requirements, catalogue.requirements),
+        ("fault", binding.faults, catalogue.faults),
+    ):
+        for name in names:
+            if name not in known:
+                raise UserError(f"{binding.test} cites {kind} {name!r}, which the catalogue does not have.")
+
+
+def _controls(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
+    if importlib.util.find_spec("conformance.controls") is None:
+        return {}
+    found: dict[str, list[str]] = {}
+    controls: Iterable[object] = getattr(importlib.import_module("conformance.controls"), "CONTROLS", ())
+    for control in controls:
+        name: str = getattr(control, "name")  # noqa: B009
+        ids: tuple[str, ...] = getattr(control, "requirement_ids")  # noqa: B009
+        for requirement_id in ids:
+            if requirement_id not in catalogue.requirements:
+                raise UserError(f"Control {name!r} cites requirement {requirement_id!r}, which the catalogue lacks.")
+            found.setdefault(requirement_id, []).append(name)
+    return {key: tuple(value) for key, value in found.items()}

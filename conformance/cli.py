@@ -1,0 +1,78 @@
+"""`jms-conformance`: the command line. Each command lives beside what it commands; here they come together."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from typing import NamedTuple
+
+import typer
+from rich.console import Console
+
+from conformance.catalogue.command import catalogue
+from conformance.errors import UserError
+
+EXIT_USER_ERROR = 2
+
+
+class Part(NamedTuple):
+    """A command, or a group of them, that another module of the suite brings along."""
+
+    name: str
+    module: str
+    attribute: str
+
+
+PARTS = (
+    Part("certify", "conformance.certify", "certify"),
+    Part("compare", "conformance.report.compare", "compare"),
+    Part("controls", "conformance.controls.command", "controls"),
+    Part("broker", "reference_broker.cli", "broker_app"),
+    Part("doctor", "conformance.doctor", "doctor"),
+)
+
+
+def application() -> typer.Typer:
+    """The whole command line; parts whose module is not there are left out."""
+    app = typer.Typer(
+        name="jms-conformance",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
+
+    @app.callback()
+    def commands() -> None:
+        """When things break, does every message still obey JMS?"""
+
+    app.command("catalogue")(catalogue)
+    for part in PARTS:
+        if _exists(part.module):
+            command = getattr(importlib.import_module(part.module), part.attribute)
+            if isinstance(command, typer.Typer):
+                app.add_typer(command, name=part.name)
+            else:
+                app.command(part.name)(command)
+    return app
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def main() -> None:
+    """Run the command line; a `UserError` becomes one message and exit status 2."""
+    try:
+        application()()
+    except UserError as error:
+        Console(stderr=True, soft_wrap=True).print(f"jms-conformance: {error}", markup=False, highlight=False)
+        sys.exit(EXIT_USER_ERROR)
+
+
+if __name__ == "__main__":
+    main()
