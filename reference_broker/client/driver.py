@@ -118,6 +118,13 @@ class TransportListener(Protocol):
     def delivered(self, delivery: Delivery) -> None:
         """A message arrived."""
 
+    def restarted(self, session: str) -> None:
+        """Deliveries of this session start over: whatever it was delivered before this moment is void.
+
+        Reported by `recover()` and `rollback()` between the last old copy and the first new one, from the
+        thread that reports deliveries: only the driver sees where in the stream the one ends and the other begins.
+        """
+
     def lost(self, cause: TransportLost) -> None:
         """The transport is gone; reported once, also if a call has raised it already."""
 
@@ -185,7 +192,8 @@ class WireDriver(ABC):
     def recover(self, session: str, delivered: Sequence[Delivery], timeout: float | None) -> None:
         """Give back all deliveries of a session; delivery starts over with the oldest, `delivered` flagged.
 
-        When this returns, no copy that was sent before will reach the listener any more.
+        When this returns, no copy that was sent before will reach the listener any more; the point from which on
+        copies are new is reported by `TransportListener.restarted`.
         """
 
     @abstractmethod
