@@ -23,7 +23,8 @@ How each kind is meant to be recorded, because the rules read it so:
     Name their ``transaction``. COMMIT FAILED claims that the transaction was rolled back.
 ``SUBSCRIBE``
     Only for topics: it makes ``destination`` one. ``endpoint`` is the consumer, ``detail`` the subscription's name (""
-    for an unnamed one) and ``persistent`` tells a durable subscription.
+    for an unnamed one; with the client id in front where names are per client) and ``persistent`` tells a durable
+    one.
 ``FAULT``
     Record an ATTEMPT *before* the fault is injected, so that nothing it causes can precede it in the log.
     ``connection`` narrows it to one connection; "" may hit every connection.
