@@ -1,0 +1,1 @@
+"""Running the chapters against a broker: from pytest's items to outcomes, verdicts and a certificate."""

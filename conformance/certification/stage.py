@@ -1,0 +1,182 @@
+"""What the scenes of one process share: the broker, the adapter, the fault proxy, and where logs go.
+
+Everything is started when the first scene needs it and ended when the session is. A broker that was killed is revived
+for the next scene; one on which a test failed is thrown away, so that one failure does not become many.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from fixtures.cluster import Cluster
+from fixtures.definition import BrokerDefinition
+
+from adapters.registry import make_adapter
+from adapters.spi import ClientAdapter
+from fixtures.faults import FAULTS
+from fixtures.proxy import ProxyServer, obtain
+from fixtures.recording import Journal
+from fixtures.scene import Scene
+from fixtures.waiting import patience
+from spark_analysis.log import LogWriter, log_path
+from spark_analysis.schema import SCHEMA_VERSION, Header
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """One way to run a chapter test: a failover profile and a fault code."""
+
+    failover: str
+    fault: str
+
+    def __str__(self) -> str:
+        return f"{self.failover}-{self.fault}"
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says about a run."""
+
+    definition: BrokerDefinition
+    adapter: str
+    logs: Path
+    seed: int
+    proxy: str = "auto"
+    broker_defects: tuple[str, ...] = ()
+    client_defects: tuple[str, ...] = ()
+
+
+class Stage:
+    """Made once per process."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.adapter: ClientAdapter = make_adapter(
+            setting.adapter, setting.definition.adapter_settings(setting.adapter)
+        )
+        self._directory: Path | None = None
+        self._proxy: ProxyServer | None = None
+        self._cluster: Cluster | None = None
+
+    def lacks(self, fault: str, needs: tuple[str, ...] = ()) -> str | None:
+        """Why a variant does not apply to this broker and adapter, None if it does."""
+        absent = {**self.setting.definition.lacks, **self.adapter.lacks}
+        for need in (*sorted(FAULTS[fault].needs), *needs):
+            alternatives = need.split("|")
+            if all(name in absent for name in alternatives):
+                return "; ".join(f"no {name}: {absent[name]}" for name in alternatives)
+        return None
+
+    @property
+    def proxy(self) -> ProxyServer:
+        """The fault proxy, started at first use."""
+        if self._proxy is None:
+            self._proxy = obtain(self.setting.proxy)
+        return self._proxy
+
+    @property
+    def cluster(self) -> Cluster:
+        """The broker under test, started at first use and serving."""
+        if self._cluster is None:
+            if self._directory is None:
+                self._directory = Path(tempfile.mkdtemp(prefix="jmsc-"))
+            directory = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._directory))
+            self._cluster = Cluster(self.setting.definition, directory, defects=self.setting.broker_defects)
+            self._cluster.start()
+        self._cluster.ensure_ready()
+        return self._cluster
+
+    @contextmanager
+    def scene(
+        self, test: str, requirements: tuple[str, ...], variant: Variant, options: dict[str, str]
+    ) -> Iterator[Scene]:
+        """A scene with its log; ended, drained and closed when the block ends, whatever happens in it."""
+        name = re.sub(r"[^A-Za-z0-9]+", "-", test.rpartition("::")[2]).strip("-")
+        path = log_path(self.setting.logs, test)
+        writer = LogWriter(path, self._header(test, requirements, variant, options))
+        journal = Journal(writer, name)
+        try:
+            scene = Scene(
+                name=name,
+                cluster=self.cluster,
+                adapter=self.adapter,
+                proxy=self.proxy,
+                journal=journal,
+                fault=variant.fault,
+                failover=variant.failover,
+                seed=self.setting.seed,
+                patience=patience(),
+                client_defects=frozenset(self.setting.client_defects),
+            )
+            try:
+                yield scene
+                scene.finish()
+            except BaseException:
+                self._discard_cluster(scene)
+                raise
+            finally:
+                scene.close()
+        finally:
+            writer.close()
+
+    def _header(self, test: str, requirements: tuple[str, ...], variant: Variant, options: dict[str, str]) -> Header:
+        return Header(
+            schema=SCHEMA_VERSION,
+            run=str(self.setting.seed),
+            scenario=test,
+            test=test,
+            requirements=requirements,
+            adapter=self.setting.adapter,
+            broker=self.setting.definition.name,
+            failover=variant.failover,
+            fault=variant.fault,
+            seed=self.setting.seed,
+            started_wall_ms=time.time_ns() // 1_000_000,
+            options=options,
+        )
+
+    def _discard_cluster(self, scene: Scene) -> None:
+        scene.close_clients()
+        if self._cluster is not None:
+            cluster, self._cluster = self._cluster, None
+            cluster.close()
+
+    def close(self) -> None:
+        """End everything that was started and remove its directory."""
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def versions(self) -> dict[str, str]:
+        """Of broker, adapter libraries and fault proxy, as far as they were used."""
+        found = dict(self.adapter.versions())
+        if self._cluster is not None:
+            found[self.setting.definition.title] = self._cluster.version
+        if self._proxy is not None:
+            found["fault proxy"] = str(self._proxy)
+        return found
+
+
+STAGE = pytest.StashKey[Stage]()
+
+
+def end_stage(config: pytest.Config) -> dict[str, str]:
+    """Close the stage of this process; the versions that it met."""
+    stage = config.stash[STAGE]
+    del config.stash[STAGE]
+    try:
+        return stage.versions()
+    finally:
+        stage.close()
