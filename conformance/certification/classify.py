@@ -7,11 +7,11 @@ A failed conformance test must say something about the broker or its client. Wha
 from __future__ import annotations
 
 import pytest
+
+from adapters.spi import AdapterError
 from fixtures.cluster import ClusterError
 from fixtures.definition import DefinitionError
 from fixtures.nodes import NodeError
-
-from adapters.spi import AdapterError
 from fixtures.processes import ProcessDied
 from fixtures.proxy import CannotObtain, FaultImpossible, ProxyFailed
 from fixtures.scene import FaultDidNotHappen

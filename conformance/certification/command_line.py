@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.definition import BrokerDefinition, DefinitionError, load_definition
 
 from adapters.registry import adapter_class
 from adapters.spi import AdapterError
 from conformance.certification.profiles import PROFILES, CertificationProfile, certification_profile
 from conformance.certification.stage import Setting
 from conformance.errors import UserError
+from fixtures.definition import BrokerDefinition, DefinitionError, load_definition
 
 SETTING = pytest.StashKey[Setting]()
 PROFILE = pytest.StashKey[CertificationProfile]()

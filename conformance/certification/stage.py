@@ -16,11 +16,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fixtures.cluster import Cluster
-from fixtures.definition import BrokerDefinition
 
 from adapters.registry import make_adapter
 from adapters.spi import ClientAdapter
+from fixtures.cluster import Cluster
+from fixtures.definition import BrokerDefinition
 from fixtures.faults import FAULTS
 from fixtures.proxy import ProxyServer, obtain
 from fixtures.recording import Journal

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from spark_analysis.rules import Finding, judge
 
 from spark_analysis.log import LOG_SUFFIX, LogError, read_log
+from spark_analysis.rules import Finding, judge
 
 from .record import PROPERTY, Record, Source, encode
 
