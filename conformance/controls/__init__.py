@@ -1,7 +1,7 @@
-"""Negative controls: wrong brokers and wrong clients that the suite must catch, each by the requirement that it violates.
+"""Negative controls: wrong brokers and clients that the suite must catch, each by the requirement that it violates.
 
-A verdict is only worth what it can catch. Every control is a defect that the reference carries at a named seam, armed by
-name; the chapters and rules that cite the violated requirement must then fail, and pass when nothing is armed.
+A verdict is only worth what it can catch. Every control is a defect that the reference carries at a named seam, armed
+by name; the chapters and rules that cite the violated requirement must then fail, and pass when nothing is armed.
 """
 
 from __future__ import annotations
