@@ -28,7 +28,27 @@ class Defect(msgspec.Struct, frozen=True):
     """Requirement IDs; the first is the one that must catch it."""
 
 
-BROKER_DEFECTS: tuple[Defect, ...] = ()
+BROKER_DEFECTS: tuple[Defect, ...] = (
+    Defect("confirmed-send-not-stored", "broker.ledger, store", "Every third persistent message is confirmed and never written.", ("MSG-11", "HA-SS-05")),
+    Defect("confirm-before-commit", "store.gate", "Answers leave half a second before the group that they rely on is durable.", ("MSG-11", "HA-SS-05")),
+    Defect("takeover-forgets-redelivered", "broker.ledger, load", "Messages handed out before the takeover come again without the redelivered flag.", ("ACK-AUTO-03", "MSG-10")),
+    Defect("recover-forgets-redelivered", "broker.engine, recover and rollback", "Messages that were recovered or rolled back come again unflagged.", ("ACK-CLIENT-14",)),
+    Defect("acknowledgement-not-stored", "broker.engine, acknowledge", "An acknowledgement is confirmed and not written: the message comes again after a takeover.", ("ACK-AUTO-07",)),
+    Defect("acknowledge-takes-one", "broker.engine, acknowledge", "Of several deliveries acknowledged together only the first is consumed.", ("ACK-CLIENT-01",)),
+    Defect("repeated-send-stored-again", "broker.engine, send", "The sequence of a producer is ignored: a repeated send is stored twice.", ("SND-03", "DUP-01")),
+    Defect("torn-commit", "broker.engine, commit", "A commit takes the sends of a transaction and gives its receipts back.", ("TX-01", "TX-16")),
+    Defect("uncommitted-sends-visible", "broker.engine, send", "A send in a transaction is visible at once.", ("TX-01", "TX-13")),
+    Defect("rolled-back-sends-stored", "broker.engine, rollback", "Sends that were rolled back are written, and appear after a takeover.", ("TX-03", "TX-13")),
+    Defect("commit-not-stored", "broker.engine, commit", "A commit is confirmed and its work is not written.", ("TX-16", "HA-SS-05")),
+    Defect("fate-inverted", "broker.engine, fate", "Asked for the fate of a transaction the broker says the opposite.", ("TX-10", "TX-09")),
+    Defect("requeue-reverses-order", "broker.queues, give back", "Messages that were given back come again last first.", ("ORD-02",)),
+    Defect("takeover-swaps-order", "broker.ledger, load", "A takeover swaps each message with its neighbour.", ("ORD-06", "ORD-01")),
+    Defect("nonpersistent-twice", "broker.ledger, accept", "Every third message that is not persistent is queued twice, the second one unflagged.", ("MSG-10",)),
+    Defect("prefetched-lost-with-link", "broker.engine, loss of a link", "What a client held when its transport broke is taken as consumed.", ("ACK-AUTO-09", "TX-19")),
+    Defect("dead-client-keeps-its-messages", "broker.engine, loss of a link", "A dead client"s session stays with all that it held, for ever.", ("DET-09", "TX-19")),
+    Defect("body-altered", "broker.engine, deliver", "Every third delivery has one bit of its body flipped.", ("MSG-15",)),
+    Defect("expiry-ignored", "broker.ledger", "Expired messages are handed out.", ("MSG-04", "MSG-05")),
+)
 
 CLIENT_DEFECTS: tuple[Defect, ...] = ()
 

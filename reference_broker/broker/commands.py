@@ -56,7 +56,7 @@ class Connect(Command):
 
 
 class Disconnect(Command):
-    """Orderly end of the JMS connection: all its objects go at once."""
+    """Orderly end of the JMS connection: all its objects go at once; the broker closes the transport after Done."""
 
 
 class OpenSession(Command):
@@ -115,7 +115,10 @@ class Send(Command):
 
 
 class Acknowledge(Command):
-    """Deliveries are consumed, at once or with the transaction."""
+    """Deliveries are consumed, at once or with the transaction.
+
+    Refused as a whole, ILLEGAL_STATE, if one of them is not the session's to acknowledge (any more).
+    """
 
     session: str
     deliveries: tuple[int, ...]
@@ -132,8 +135,19 @@ class Recover(Command):
     delivered: tuple[int, ...] = ()
 
 
+class Begin(Command):
+    """Open a transaction before it has work; Send and Acknowledge open one that is not open yet."""
+
+    session: str
+    transaction: str
+
+
 class Commit(Command):
-    """Make a transaction's work durable and visible, all of it or nothing (TX-01, TX-16)."""
+    """Make a transaction's work durable and visible, all of it or nothing (TX-01, TX-16).
+
+    One that is not open in this session is refused as ROLLED_BACK unless it is known to be committed: whatever
+    was done in it went down with an earlier transport or node (TX-03). A client does not commit what has no work.
+    """
 
     session: str
     transaction: str
@@ -168,6 +182,7 @@ ClientCommand = (
     | Send
     | Acknowledge
     | Recover
+    | Begin
     | Commit
     | Rollback
     | AskFate
@@ -212,7 +227,7 @@ class Done(Answer):
 
 
 class Refused(Answer):
-    """The command had no effect."""
+    """The command had no effect; said also of commands that asked for no answer, with `request` 0."""
 
     why: Refusal
     reason: str

@@ -6,7 +6,10 @@ from enum import StrEnum
 
 import msgspec
 
-from reference_broker.jms.conversion import JMSType, Value
+from reference_broker.jms.conversion import JMSType
+
+PropertyValue = bool | int | float | str | None
+"""What a property can hold: no bytes (JM 3.5.4)."""
 
 
 class BodyKind(StrEnum):
@@ -41,7 +44,7 @@ class Envelope(msgspec.Struct, array_like=True):
     correlation_id: str | None = None
     reply_to: Address | None = None
     type: str | None = None
-    properties: dict[str, tuple[JMSType, Value]] = {}
+    properties: dict[str, tuple[JMSType, PropertyValue]] = {}
     body_kind: BodyKind = BodyKind.NONE
     body: bytes = b""
     headers: dict[str, str] = {}

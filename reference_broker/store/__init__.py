@@ -1,0 +1,1 @@
+"""What survives a crash, and the gate that lets nothing out before it would."""
