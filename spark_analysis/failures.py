@@ -13,7 +13,7 @@ of it (no failover). Nobody can tell, so the fault stays *pending* on it to the 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
@@ -27,7 +27,6 @@ class Loss(msgspec.Struct):
 
     begun: int
     done: int
-    absorbed: bool  # the epoch's increase that belongs to this loss was seen
 
 
 class ConnectionHistory(msgspec.Struct):
@@ -35,32 +34,23 @@ class ConnectionHistory(msgspec.Struct):
 
     first: int
     epoch: int
+    tells: bool  # it records FAILOVER_BEGUN, so epochs say nothing more
     losses: list[Loss] = []
     closed: list[int] = []
     in_failover: bool = False
 
     def see(self, event: Event, end_of_log: int) -> None:
-        """Take in the connection's next event; see the transition rules in ``_new_epoch``."""
-        if event.epoch > self.epoch:
-            self._new_epoch(event)
-        if event.kind is Kind.FAILOVER_BEGUN and not self.in_failover:
-            fresh = self.losses and self.losses[-1].begun == event.position
-            if not fresh:
-                self.losses.append(Loss(event.position, end_of_log, absorbed=False))
-            self.losses[-1].done = end_of_log
-            self.in_failover = True
-        elif event.kind is Kind.FAILOVER_DONE:
-            if self.in_failover:
+        """Take in the connection's next event."""
+        if self.tells:
+            if event.kind is Kind.FAILOVER_BEGUN and not self.in_failover:
+                self.losses.append(Loss(event.position, end_of_log))
+                self.in_failover = True
+            elif event.kind is Kind.FAILOVER_DONE and self.in_failover:
                 self.losses[-1].done = event.position
-            self.in_failover = False
-
-    def _new_epoch(self, event: Event) -> None:
-        """A higher epoch belongs to the loss already begun; without one it is itself the loss."""
-        self.epoch = event.epoch
-        if self.losses and not self.losses[-1].absorbed:
-            self.losses[-1].absorbed = True
-        else:
-            self.losses.append(Loss(event.position, event.position, absorbed=True))
+                self.in_failover = False
+        elif event.epoch > self.epoch:
+            self.epoch = event.epoch
+            self.losses.append(Loss(event.position, event.position))
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -73,11 +63,12 @@ class Fault(msgspec.Struct, frozen=True):
 class Failures:
     """All failures of a log, asked by connection and position."""
 
-    def __init__(self, events: Iterable[Event], end_of_log: int, *, transparent: bool) -> None:
+    def __init__(self, events: Sequence[Event], end_of_log: int, *, transparent: bool) -> None:
         self.connections: dict[str, ConnectionHistory] = {}
         self.faults: list[Fault] = []
         self._end = end_of_log
         self._transparent = transparent
+        self._telling = {event.connection for event in events if event.kind is Kind.FAILOVER_BEGUN}
         for event in events:
             self._see(event)
 
@@ -90,7 +81,8 @@ class Failures:
             return
         connection = self.connections.get(event.connection)
         if connection is None:
-            connection = self.connections[event.connection] = ConnectionHistory(event.position, event.epoch)
+            tells = event.connection in self._telling
+            connection = self.connections[event.connection] = ConnectionHistory(event.position, event.epoch, tells)
         connection.see(event, self._end)
         if event.kind is Kind.CLOSE and not event.session and not event.endpoint:
             connection.closed.append(event.position)
@@ -138,9 +130,10 @@ class Failures:
     def last_consumed(self, connection: str, consumed: list[int]) -> dict[int, tuple[int, ...]]:
         """For each failure of a connection, which of a session's consumptions may be its last before the failure.
 
-        ``consumed`` are the sorted positions of one session's consumptions. The key names the failure. Where the loss
-        is visible this is one message, and those recorded while the failover ran; where a fault is only pending, it
-        is the last before the fault or the last at all.
+        ``consumed`` are the sorted positions of one session's consumptions. The key names the failure. Where the whole
+        failover is visible this is one message, and those recorded while it ran. Where only a higher epoch shows it, a
+        receipt may have been on its way: the next message, too. Where a fault is only pending, its moment is unknown:
+        any message from the last before the fault on.
         """
         history = self.connections.get(connection)
         if self._transparent or history is None or not consumed:
@@ -148,12 +141,12 @@ class Failures:
         ambiguous: dict[int, tuple[int, ...]] = {}
         for loss in history.losses:
             before = bisect_right(consumed, loss.begun - 1)
-            during = bisect_right(consumed, loss.done)
+            during = bisect_right(consumed, loss.done) if history.tells else before + 1
             ambiguous[loss.begun] = tuple(consumed[max(before - 1, 0) : max(during, before)])
         last_loss = history.losses[-1].begun if history.losses else -1
         for fault in self.faults:
             hit = fault.connection in ("", connection) and history.first < fault.position
             if hit and fault.position > last_loss:
                 before = bisect_right(consumed, fault.position)
-                ambiguous[fault.position] = (*consumed[max(before - 1, 0) : before], consumed[-1])
+                ambiguous[fault.position] = tuple(consumed[max(before - 1, 0) :])
         return ambiguous

@@ -1,11 +1,11 @@
 """Lost: a confirmed send that never reached an application.
 
 A send that returned (in a transaction: whose commit returned) promises that the message will be consumed, whatever
-fails afterwards (oracle 1). Only a drain proves a loss: without one the message may still lie in the broker. So each
-stream needs a DRAINED event after the send; where a confirmed persistent send has none, the verdict is indeterminate,
-never a pass. A message counts as consumed if some delivery of it was not given back: settled, consumed, unsure, or
-still held by a session that nothing closed before the drain. A delivery that was rolled back, recovered or stale is
-not a consumption; the drain must find the message again.
+fails afterwards (oracle 1). Only a drain proves a loss: without one the message may still lie in the broker. Where a
+confirmed persistent message was not consumed and no DRAINED event follows its send, the verdict is indeterminate, never
+a pass. A message counts as consumed if some delivery of it was not given back: settled, consumed, and after a drain
+also unsure or still held by a session that nothing closed before. A delivery that was rolled back, recovered or stale
+is not a consumption; the drain must find the message again.
 
 Excused are: NON_PERSISTENT messages, volatile destinations and non-durable subscriptions if a failure followed the
 send; messages that had expired before the drain; what a subscription could not get because it did not exist.
@@ -18,6 +18,8 @@ import msgspec
 from spark_analysis.deliveries import Delivery, Message, Send, State, Subscription
 from spark_analysis.history import History
 from spark_analysis.rules.finding import FindingOutcome, Judgement, Rule, listed
+
+_SURELY_CONSUMED = (State.SETTLED, State.CONSUMED)
 
 
 class Missing(msgspec.Struct):
@@ -49,14 +51,15 @@ def accounts(history: History) -> Accounts:
             continue
         for stream, subscription in _receivers(history, message, send):
             drained = history.drained.get(stream, -1)
-            if drained < send.end:
+            deliveries = history.by_message.get((stream, message.uid), [])
+            surely = any(delivery.state in _SURELY_CONSUMED for delivery in deliveries)
+            if not surely and drained < send.end:
                 if send.persistent:
                     undrained[stream] = None
                 continue
             result.judged += 1
             result.non_persistent |= not send.persistent
-            deliveries = history.by_message.get((stream, message.uid), [])
-            if any(_consumed(history, delivery, drained) for delivery in deliveries):
+            if surely or any(_consumed(history, delivery, drained) for delivery in deliveries):
                 continue
             if excused(history, send, subscription) or _expired(history, send, drained):
                 result.excused += 1
@@ -101,7 +104,9 @@ def _judge(history: History) -> Judgement | None:
     if found.missing:
         return _failed(found, modes, conditions)
     if found.undrained:
-        text = f"nobody read {listed(found.undrained)} to the end after the last confirmed send, so a loss cannot show"
+        text = (
+            f"a confirmed message did not come, but nobody read {listed(found.undrained)} to the end after it was sent"
+        )
         return Judgement(FindingOutcome.INDETERMINATE, text, tuple(conditions), modes)
     if not found.judged:
         return None

@@ -48,15 +48,26 @@ def test_an_unknown_send_may_come_or_not(outcome: None) -> None:
         assert scene.outcomes()["lost"] == "passed"
 
 
-def test_without_a_drain_nobody_knows() -> None:
+def test_without_a_drain_nobody_knows_of_what_did_not_come() -> None:
     scene = Scene()
-    scene.send("a")
+    scene.send("a", "b")
     scene.receive("a")
-    assert scene.outcomes()["lost"] == "indeterminate"
-    scene.drain()
+    finding = scene.findings()["lost"]
+    assert finding.outcome == "indeterminate"
+    assert "nobody read q to the end" in finding.detail
+    scene.receive("b")
     assert scene.outcomes()["lost"] == "passed"
     scene.send("late")
     assert scene.outcomes()["lost"] == "indeterminate"
+
+
+def test_an_unacknowledged_receipt_proves_nothing_without_a_drain() -> None:
+    scene = Scene("CLIENT")
+    scene.send("a")
+    scene.receive("a")
+    assert scene.outcomes()["lost"] == "indeterminate"
+    scene.acknowledge()
+    assert scene.outcomes()["lost"] == "passed"
 
 
 def test_only_the_last_definite_verdict_counts_over_an_undrained_queue() -> None:
@@ -307,6 +318,31 @@ def test_auto_a_connection_that_died_of_the_fault_leaves_its_last_message_to_oth
     assert scene.outcomes()["duplicated"] == "passed"
     scene.receive("a", again=True, session="drain/s")
     assert scene.outcomes()["duplicated"] == "failed"
+
+
+def test_auto_the_failover_listeners_own_epochs_do_not_count_a_failure_twice() -> None:
+    scene = consumed(Scene())
+    scene.fault()
+    scene.add(Kind.NOTE, connection="c", epoch=1, detail="FAILURE_DETECTED")
+    scene.add(Kind.FAILOVER_BEGUN, connection="c", epoch=1)
+    scene.receive("c", epoch=1)
+    scene.add(Kind.FAILOVER_DONE, connection="c", epoch=2)
+    scene.receive("c", again=True, epoch=1)
+    scene.drain()
+    assert scene.failed() == set()
+    scene.receive("b", again=True)
+    assert "duplicated" in scene.failed()
+
+
+def test_auto_without_failover_events_one_message_after_the_fault_may_come_again() -> None:
+    for again, failed in ((("b",), set()), (("a", "b"), {"duplicated"})):
+        scene = Scene(failover="NF")
+        scene.add(Kind.CONNECT, connection="c")
+        scene.send("a", "b")
+        scene.fault("blackhole")
+        scene.receive("a", "b")
+        scene.drain(*again, again=True)
+        assert scene.failed() == failed
 
 
 def test_auto_a_fault_on_another_connection_is_no_excuse() -> None:
