@@ -165,6 +165,7 @@ def _record(item: pytest.Item) -> Record:
         failover=variant.failover,
         fault=variant.fault,
         seconds=round(seconds, 3),
+        failover_seconds=tuple(made.failover_seconds) if made else (),
         message=message,
         log=made.journal.path.name if made else "",
         evidence=tuple(made.evidence) if made else (),

@@ -30,6 +30,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     failover: str = ""
     fault: str = ""
     seconds: float = 0.0
+    failover_seconds: tuple[float, ...] = ()
+    """From the fault to restored service, for each client that failed over."""
     message: str = ""
     log: str = ""
     """File name of the delivery log."""

@@ -1,0 +1,149 @@
+"""`jms-conformance certify`: run the chapters of a certification profile against a broker and write its certificate."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shlex
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from adapters.registry import adapter_class
+from adapters.spi import AdapterError
+from conformance import certificate as certificates
+from conformance.catalogue import load
+from conformance.certificate import Certificate
+from conformance.certification.judging import make_certificate
+from conformance.certification.profiles import certification_profile
+from conformance.certification.record import RunResults
+from conformance.certification.running import Output, Step, run_chapters
+from conformance.errors import UserError
+from conformance.outcomes import Outcome, read_waivers
+from conformance.report import write_report
+from fixtures.definition import DefinitionError, load_definition
+from spark_analysis.java import JavaMissing, find_java
+
+GREEN = (Outcome.PASSED, Outcome.NOT_APPLICABLE, Outcome.WAIVED)
+
+
+def certify(
+    broker: Annotated[str, typer.Option(help="Name of a broker definition, or its TOML file.")] = "reference",
+    adapter: Annotated[str | None, typer.Option(help="Client API: core, stomp. Default: the definition's.")] = None,
+    profile: Annotated[str, typer.Option(help="Certification profile: core or full.")] = "core",
+    output: Annotated[
+        Path | None, typer.Option(help="Directory for all results. Default: runs/BROKER-ADAPTER.")
+    ] = None,
+    failover: Annotated[list[str] | None, typer.Option(help="Failover profile RC or NF. Default: as claimed.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is chosen at random.")] = 1,
+    workers: Annotated[int, typer.Option("--workers", "-n", min=1, help="Test processes at the same time.")] = 2,
+    proxy: Annotated[str, typer.Option(help="Fault proxy: auto, or embedded for the stand-in.")] = "auto",
+    waivers: Annotated[Path | None, typer.Option(help="TOML file of waivers.")] = None,
+) -> None:
+    """Certify a broker through faults: report.html, junit.xml, certificate.json, and an exit status to gate on.
+
+    0: every MUST of the profile passed. 1: one failed. 2: something given cannot be used. 3: no verdict was reached.
+    """
+    console = Console()
+    started = dt.datetime.now(dt.UTC)
+    chosen = _check(broker, adapter, profile, failover)
+    granted = read_waivers(waivers, load()) if waivers else ()
+    place = Output(output or Path("runs") / f"{chosen[0]}-{chosen[1]}")
+    place.prepare()
+    options = ["--broker", broker, "--adapter", chosen[1], "--profile", profile, "--seed", str(seed), "--proxy", proxy]
+    for name in failover or ():
+        options += ["--failover", name]
+    replay = shlex.join(["jms-conformance", "certify", *options])
+    _treat_termination_as_interrupt()
+    try:
+        results = _run(place, options, workers, console)
+        certificate = make_certificate(results, granted, started, replay, place.logs)
+        certificate = certificates.write(certificate, place.directory / certificates.CERTIFICATE_NAME)
+        write_report(certificate, place.directory / "report.html")
+    except KeyboardInterrupt:
+        console.print("Interrupted: everything that was started has been ended; there is no certificate.")
+        raise typer.Exit(130) from None
+    finally:
+        place.clean()
+    _summarise(certificate, place, console)
+    raise typer.Exit(certificate.exit_status)
+
+
+def _check(broker: str, adapter: str | None, profile: str, failover: list[str] | None) -> tuple[str, str]:
+    """Everything that can be known to be wrong before anything is started; the broker's and the adapter's name."""
+    certification_profile(profile)
+    for name in failover or ():
+        if name not in ("RA", "RC", "NF"):
+            raise UserError(f"There is no failover profile {name!r}; there are RA, RC and NF.")
+    try:
+        definition = load_definition(broker)
+        chosen = adapter or definition.default_adapter
+        if chosen not in definition.adapters:
+            raise UserError(f"{definition.name} is not reached by adapter {chosen!r}, but by {definition.adapters}.")
+        adapter_class(chosen)
+        find_java()
+    except (DefinitionError, AdapterError, JavaMissing) as error:
+        raise UserError(str(error)) from error
+    return definition.name, chosen
+
+
+def _treat_termination_as_interrupt() -> None:
+    """SIGTERM ends a run as Ctrl-C does: in an orderly way, with nothing left behind."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGHUP, interrupt)
+
+
+def _run(place: Output, options: list[str], workers: int, console: Console) -> RunResults:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=None)
+        bad = 0
+
+        def told(step: Step) -> None:
+            nonlocal bad
+            if "total" in step:
+                progress.update(task, total=step["total"], description="testing")
+            if "test" in step:
+                bad += step["outcome"] not in ("passed", "not-applicable")
+                progress.update(task, advance=1, description=f"testing ({bad} not passed)" if bad else "testing")
+            if "judging" in step:
+                progress.update(task, description="Spark judges the delivery logs", total=None)
+
+        return run_chapters(place, options, workers, told)
+
+
+def _summarise(certificate: Certificate, place: Output, console: Console) -> None:
+    table = Table("group", *(str(outcome) for outcome in Outcome), title=_title(certificate))
+    for group in dict.fromkeys(result.group for result in certificate.results):
+        counts = [sum(r.outcome is o for r in certificate.results if r.group == group) for o in Outcome]
+        table.add_row(group, *(str(count) if count else "" for count in counts))
+    console.print(table)
+    for result in certificate.results:
+        if result.outcome not in GREEN:
+            console.print(f"{result.id} {result.outcome}: {result.detail}", markup=False, highlight=False)
+    for problem in certificate.problems:
+        console.print(problem, markup=False)
+    for tally in certificate.tallies:
+        if tally.lost or tally.duplicated:
+            console.print(f"{tally.mode} under {tally.fault}: {tally.lost} lost, {tally.duplicated} duplicated")
+    console.print(f"{place.directory / 'report.html'}", soft_wrap=True)
+    style = "bold green" if certificate.exit_status == 0 else "bold red"
+    console.print(f"{certificate.broker} through {certificate.adapter}: {certificate.verdict}", style=style)
+
+
+def _title(certificate: Certificate) -> str:
+    return f"{certificate.broker}, adapter {certificate.adapter}, profile {certificate.certification_profile}"
