@@ -32,12 +32,11 @@ GREEN = (Outcome.PASSED, Outcome.NOT_APPLICABLE, Outcome.WAIVED)
 
 
 def certify(
+    *,
     broker: Annotated[str, typer.Option(help="Name of a broker definition, or its TOML file.")] = "reference",
     adapter: Annotated[str | None, typer.Option(help="Client API: core, stomp. Default: the definition's.")] = None,
     profile: Annotated[str, typer.Option(help="Certification profile: core or full.")] = "core",
-    output: Annotated[
-        Path | None, typer.Option(help="Directory for all results. Default: runs/BROKER-ADAPTER.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Directory of all results. Default: runs/BROKER-ADAPTER.")] = None,
     failover: Annotated[list[str] | None, typer.Option(help="Failover profile RC or NF. Default: as claimed.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything that is chosen at random.")] = 1,
     workers: Annotated[int, typer.Option("--workers", "-n", min=1, help="Test processes at the same time.")] = 2,
