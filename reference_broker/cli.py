@@ -11,7 +11,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-broker_app = typer.Typer(no_args_is_help=True, help="Start nodes of the reference broker by hand.")
+broker_app = typer.Typer(
+    no_args_is_help=True, pretty_exceptions_enable=False, help="Start nodes of the reference broker by hand."
+)
 
 
 @broker_app.callback()
