@@ -25,7 +25,8 @@ from conformance.certification.running import Output, Step, run_chapters
 from conformance.errors import UserError
 from conformance.outcomes import Outcome, read_waivers
 from conformance.report import write_report
-from fixtures.definition import DefinitionError, load_definition
+from fixtures.definition import load_definition
+from fixtures.definition_errors import DefinitionError
 from spark_analysis.java import JavaMissing, find_java
 
 GREEN = (Outcome.PASSED, Outcome.NOT_APPLICABLE, Outcome.WAIVED)

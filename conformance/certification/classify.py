@@ -10,7 +10,7 @@ import pytest
 
 from adapters.spi import AdapterError
 from fixtures.cluster import ClusterError
-from fixtures.definition import DefinitionError
+from fixtures.definition_errors import DefinitionError
 from fixtures.nodes import NodeError
 from fixtures.processes import ProcessDied
 from fixtures.proxy import CannotObtain, FaultImpossible, ProxyFailed

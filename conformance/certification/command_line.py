@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -12,7 +12,9 @@ from adapters.spi import AdapterError
 from conformance.certification.profiles import PROFILES, CertificationProfile, certification_profile
 from conformance.certification.stage import Setting
 from conformance.errors import UserError
-from fixtures.definition import BrokerDefinition, DefinitionError, load_definition
+from fixtures.definition import BrokerDefinition, load_definition
+from fixtures.definition_errors import DefinitionError
+from fixtures.proxy import Preference
 
 SETTING = pytest.StashKey[Setting]()
 PROFILE = pytest.StashKey[CertificationProfile]()
@@ -31,7 +33,9 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=1, help="seed of everything that is chosen at random (default: 1)")
     group.addoption("--logs", type=Path, help="directory for delivery logs (default: pytest's temporary directory)")
     group.addoption("--requirement", action="append", help="only tests that show this requirement (repeatable)")
-    group.addoption("--proxy", default="auto", help="fault proxy: auto, or embedded for the stand-in")
+    group.addoption(
+        "--proxy", default="auto", choices=get_args(Preference), help="fault proxy: auto, or embedded for the stand-in"
+    )
     group.addoption("--judge", default="spark", choices=("spark", "inline"), help="judge of the logs (default: spark)")
     group.addoption("--results", type=Path, help="write all results to this file, for certification")
     group.addoption("--progress", type=Path, help="append a line for each step to this file")

@@ -22,10 +22,9 @@ from adapters.spi import ClientAdapter
 from fixtures.cluster import Cluster
 from fixtures.definition import BrokerDefinition
 from fixtures.faults import FAULTS
-from fixtures.proxy import ProxyServer, obtain
+from fixtures.proxy import Preference, ProxyServer, obtain
 from fixtures.recording import Journal
 from fixtures.scene import Scene
-from fixtures.waiting import patience
 from spark_analysis.log import LogWriter, log_path
 from spark_analysis.schema import SCHEMA_VERSION, Header
 
@@ -47,7 +46,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     adapter: str
     logs: Path
     seed: int
-    proxy: str = "auto"
+    proxy: Preference = "auto"
     broker_defects: tuple[str, ...] = ()
     client_defects: tuple[str, ...] = ()
 
@@ -111,7 +110,7 @@ class Stage:
                 fault=variant.fault,
                 failover=variant.failover,
                 seed=self.setting.seed,
-                patience=patience(),
+                patience=self.setting.definition.deadlines(),
                 client_defects=frozenset(self.setting.client_defects),
             )
             try:
@@ -163,7 +162,7 @@ class Stage:
         """Of broker, adapter libraries and fault proxy, as far as they were used."""
         found = dict(self.adapter.versions())
         if self._cluster is not None:
-            found[self.setting.definition.title] = self._cluster.version
+            found[self.setting.definition.title] = self._cluster.version()
         if self._proxy is not None:
             found["fault proxy"] = str(self._proxy)
         return found

@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from spark_analysis.log import LOG_SUFFIX, LogError, read_log
+from spark_analysis.log import LogError, read_log
 from spark_analysis.rules import Finding, judge
+from spark_analysis.schema import LOG_SUFFIX
 
 from .record import PROPERTY, Record, Source, encode
 
@@ -76,7 +77,7 @@ def report(session: pytest.Session, records: Iterable[Record]) -> None:
                 keywords={},
                 outcome="failed" if failed else "passed",
                 longrepr=_explain(record) if failed else None,
-                when=when,  # type: ignore[arg-type]
+                when=when,
                 user_properties=[(PROPERTY, encode(record))] if when == "call" else [],
             )
             hook.pytest_runtest_logreport(report=made)
