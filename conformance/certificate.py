@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.catalogue import Level, Profile, Subject
+from conformance.catalogue import Level, Profile, Subject, load
 from conformance.errors import UserError
 from conformance.outcomes import ExitStatus, Finding, Judged, Judgement, Outcome, Trial, Waiver
 
@@ -48,6 +48,7 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     count: int
     evidence: tuple[str, ...] = ()
+    meaning: str = ""
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,11 +79,16 @@ class FailoverTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run. `products` and `versions` are names with versions; times are UTC; `replay` repeats the run."""
+    """A whole run.
+
+    `engine` is who fails over; `products` and `versions` are names with versions, `groups` IDs with titles; times are
+    UTC; `replay` is a command that repeats the run.
+    """
 
     schema_version: int
     broker: str
     adapter: str
+    engine: str
     certification_profile: str
     failover_profiles: tuple[Profile, ...]
     verdict: str
@@ -96,6 +102,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     replay: str
     problems: tuple[str, ...]
     results: tuple[Result, ...]
+    groups: Mapping[str, str] = {}
     faults: tuple[InjectedFault, ...] = ()
     tallies: tuple[Tally, ...] = ()
     failover_times: tuple[FailoverTime, ...] = ()
@@ -167,10 +174,12 @@ def certify(
 ) -> Certificate:
     """The certificate of a judged run; still to be written, and complete only then."""
     status = judgement.exit_status()
+    present = {judged.requirement.group for judged in judgement.results}
     return Certificate(
         schema_version=SCHEMA_VERSION,
         broker=broker,
         adapter=adapter,
+        engine=engine,
         certification_profile=certification_profile,
         failover_profiles=failover_profiles,
         verdict=VERDICTS[status],
@@ -184,7 +193,8 @@ def certify(
         replay=replay,
         problems=(*judgement.problems, *judgement.unjudged),
         results=tuple(result(judged, broker=broker, engine=engine) for judged in judgement.results),
-        faults=faults,
+        groups={group.id: group.title for group in load().groups.values() if group.id in present},
+        faults=tuple(msgspec.structs.replace(f, meaning=f.meaning or load().faults.get(f.kind, "")) for f in faults),
         tallies=tallies,
         failover_times=_failover_times(judgement),
         notes=notes,

@@ -1,0 +1,1 @@
+"""Pages for people, made from certificates and nothing else."""
