@@ -135,10 +135,7 @@ class Node:
 
     async def _listen(self, wire: str, bind: Bind) -> list[str | int]:
         module, _, name = WIRES[wire].partition(":")
-        try:
-            factory: WireFactory = getattr(import_module(module), name)
-        except ModuleNotFoundError as error:
-            raise NodeError(f"the wire {wire} is not there: {error}") from error
+        factory: WireFactory = getattr(import_module(module), name)
         try:
             server = await self._loop.create_server(
                 partial(self._accept, factory), bind.host, bind.port, family=socket.AF_UNSPEC, backlog=512
