@@ -7,9 +7,10 @@ table in `conversion` (MSG-12, MSG-16). A received message is read-only until cl
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from .acknowledge import DEFAULT_PRIORITY, DeliveryMode
 from .conversion import JMSType, Value, check_value, convert
@@ -72,6 +73,15 @@ class Message:
         inner = self._acknowledger
         if inner is not None:
             self._acknowledger = lambda: around(inner)
+
+    def copy(self) -> Self:
+        """For providers: as it is now, independent of what becomes of this one, and nobody's delivery (MSG-17)."""
+        other = copy.copy(self)
+        other._acknowledger = None
+        for name, value in vars(self).items():
+            if isinstance(value, dict | list | bytearray):
+                setattr(other, name, value.copy())
+        return other
 
     # -- properties --------------------------------------------------------------------------------------
 
