@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from reference_broker.broker.commands import Deliver
@@ -20,16 +22,13 @@ from reference_broker.jms import (
     TemporaryDestination,
     TextMessage,
     Topic,
-    Value,
 )
 
 _encoder: msgspec.msgpack.Encoder = msgspec.msgpack.Encoder()
-_map_decoder: msgspec.msgpack.Decoder[list[tuple[str, JMSType, Value]]] = msgspec.msgpack.Decoder(
-    list[tuple[str, JMSType, Value]]
+_map_decoder: msgspec.msgpack.Decoder[list[tuple[str, JMSType, Any]]] = msgspec.msgpack.Decoder(
+    list[tuple[str, JMSType, Any]]
 )
-_stream_decoder: msgspec.msgpack.Decoder[list[tuple[JMSType, Value]]] = msgspec.msgpack.Decoder(
-    list[tuple[JMSType, Value]]
-)
+_stream_decoder: msgspec.msgpack.Decoder[list[tuple[JMSType, Any]]] = msgspec.msgpack.Decoder(list[tuple[JMSType, Any]])
 
 
 def to_address(destination: Destination) -> Address:

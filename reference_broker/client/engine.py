@@ -251,7 +251,8 @@ class Engine:
             self.exception_listener(error)
 
     def _tell(self, kind: FailoverEventKind) -> None:
-        event = FailoverEvent(kind, self.machine.epoch, time.monotonic_ns(), str(self.machine.cause or ""))
+        serving = self.machine.losses + (kind is FailoverEventKind.FAILOVER_COMPLETED)  # transports that served, from 1
+        event = FailoverEvent(kind, serving, time.monotonic_ns(), str(self.machine.cause or ""))
         log.info("%s: %s (epoch %d) %s", self.identity.connection, event.kind, event.epoch, event.detail)
         for listener in self._failover_listeners:
             self._events.post(lambda listener=listener: listener(event))  # type: ignore[misc]
