@@ -10,7 +10,6 @@ from typing import NamedTuple
 import typer
 from rich.console import Console
 
-from conformance.catalogue.command import catalogue
 from conformance.errors import UserError
 
 EXIT_USER_ERROR = 2
@@ -25,6 +24,7 @@ class Part(NamedTuple):
 
 
 PARTS = (
+    Part("catalogue", "conformance.catalogue.command", "catalogue"),
     Part("certify", "conformance.certify", "certify"),
     Part("compare", "conformance.report.compare", "compare"),
     Part("controls", "conformance.controls.command", "controls"),
@@ -33,8 +33,8 @@ PARTS = (
 )
 
 
-def application() -> typer.Typer:
-    """The whole command line; parts whose module is not there are left out."""
+def application(only: str | None = None) -> typer.Typer:
+    """The command line with all parts, or with the one named `only`, since some take long to import."""
     app = typer.Typer(
         name="jms-conformance",
         no_args_is_help=True,
@@ -47,9 +47,8 @@ def application() -> typer.Typer:
     def commands() -> None:
         """When things break, does every message still obey JMS?"""
 
-    app.command("catalogue")(catalogue)
     for part in PARTS:
-        if _exists(part.module):
+        if only in {None, part.name} and _exists(part.module):
             command = getattr(importlib.import_module(part.module), part.attribute)
             if isinstance(command, typer.Typer):
                 app.add_typer(command, name=part.name)
@@ -67,8 +66,9 @@ def _exists(module: str) -> bool:
 
 def main() -> None:
     """Run the command line; a `UserError` becomes one message and exit status 2."""
+    named = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        application()()
+        application(named if named in {part.name for part in PARTS} else None)()
     except UserError as error:
         Console(stderr=True, soft_wrap=True).print(f"jms-conformance: {error}", markup=False, highlight=False)
         sys.exit(EXIT_USER_ERROR)

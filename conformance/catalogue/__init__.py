@@ -6,8 +6,9 @@ and its objects are made anew) and NF (no failover: the application opens a new 
 profiles in which it says something, and `Requirement.outcome` says what is right where a profile differs from the
 sentence.
 
-The files beside this module are the source: `groups/*.toml` a file a group, `faults.toml`, `capabilities.toml`,
-`decisions.toml` (D-01 ... where the sources are silent or disagree) and `sources.toml`.
+The files beside this module are the source: `groups/*.toml` a file a group, `faults.toml`, `decisions.toml`
+(D-01 ... where the sources are silent or disagree) and `sources.toml`. The names of capabilities that a row needs are
+those by which broker definitions and adapters say what they lack.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Literal, TypeVar, get_args
 import msgspec
 
 from conformance.errors import UserError
+from fixtures.capabilities import Capability
 
 Profile = Literal["RA", "RC", "NF"]
 Level = Literal["MUST", "SHOULD", "MAY"]
@@ -125,15 +127,6 @@ class _FaultFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fault: tuple[_Fault, ...]
 
 
-class _Capability(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: str
-    meaning: str
-
-
-class _CapabilityFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    capability: tuple[_Capability, ...]
-
-
 class _Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: str
     title: str
@@ -159,7 +152,7 @@ def load() -> Catalogue:
 def load_from(folder: Traversable) -> Catalogue:
     """The catalogue in `folder`; `CatalogueError` names file and row where it is wrong."""
     faults = {f.code: f.meaning for f in _decode(folder / "faults.toml", _FaultFile).fault}
-    capabilities = {c.name: c.meaning for c in _decode(folder / "capabilities.toml", _CapabilityFile).capability}
+    capabilities = {str(capability): capability.meaning for capability in Capability}
     decisions = {d.id: d for d in _decode(folder / "decisions.toml", _DecisionFile).decision}
     sources = {s.code: s.title for s in _decode(folder / "sources.toml", _SourceFile).source}
 
@@ -236,7 +229,7 @@ def _unknown_codes(row: Requirement, catalogue: Catalogue) -> Iterator[str]:
             yield f"{fault!r} is no fault code of faults.toml"
     for name in (name for need in row.needs for name in need.split("|")):
         if name not in catalogue.capabilities:
-            yield f"{name!r} is no capability of capabilities.toml"
+            yield f"{name!r} is no capability of fixtures/capabilities.py"
     for decision in re.findall(r"\bD-\d\d\b", " ".join((row.sentence, row.observation, *row.sources))):
         if decision not in catalogue.decisions:
             yield f"cites {decision}, which decisions.toml does not have"

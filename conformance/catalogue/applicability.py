@@ -10,6 +10,9 @@ from collections.abc import Mapping
 
 from conformance.catalogue import Profile, Requirement
 
+SUITE_MUST_CONTROL_NODES = frozenset(
+    {"kill-live", "kill-backup", "kill-both", "stop", "restart", "disk-err", "slow-disk"}
+)
 BROKER_DIES = frozenset({"kill-live", "kill-both", "stop", "restart"})
 UNDISTURBED = frozenset({"none", "client-kill", "latency", "slow-disk", "disk-err"})
 SURVIVAL = "shared-store|replicated-store|packet-replication|durable-restart"
@@ -24,7 +27,8 @@ def needs_under(requirement: Requirement, profile: Profile) -> tuple[str, ...]:
 
     Under NF failover is off, so `auto-failover` is never asked for. Rows about ordinary messaging whose every fault
     breaks the client's link need a client that comes back; those whose every fault ends the broker need a store that
-    survives it, or under RA a backup that holds the session.
+    survives it, or under RA a backup that holds the session. Faults in a broker's process need a suite that
+    controls it.
     """
     needs = list(requirement.needs)
     faults = set(requirement.faults)
@@ -33,6 +37,8 @@ def needs_under(requirement: Requirement, profile: Profile) -> tuple[str, ...]:
             needs.append("auto-failover")
         if faults <= BROKER_DIES:
             needs.append("packet-replication" if profile == "RA" else SURVIVAL)
+    if faults <= SUITE_MUST_CONTROL_NODES:
+        needs.append("process-control")
     if profile == "NF":
         needs = [need for need in needs if need != "auto-failover"]
     return tuple(dict.fromkeys(needs))
