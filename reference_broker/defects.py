@@ -137,7 +137,122 @@ BROKER_DEFECTS: tuple[Defect, ...] = (
     Defect("expiry-ignored", "broker.ledger", "Expired messages are handed out.", ("MSG-04", "MSG-05")),
 )
 
-CLIENT_DEFECTS: tuple[Defect, ...] = ()
+CLIENT_DEFECTS: tuple[Defect, ...] = (
+    Defect(
+        "commit-succeeds-after-failover",
+        "client.session_state, commit",
+        "commit() of a transaction that a failover has undone returns as if it had been done.",
+        ("TX-03", "TX-02"),
+    ),
+    Defect(
+        "half-stale-transaction-commits",
+        "client.session_state, commit",
+        "What was added after the failover to a transaction begun before it is committed alone.",
+        ("TX-05",),
+    ),
+    Defect(
+        "interrupted-commit-called-rolled-back",
+        "client.settlement, commit",
+        "A commit that was in flight at the loss is reported as rolled back without asking the broker.",
+        ("TX-10", "TX-09"),
+    ),
+    Defect(
+        "stale-acknowledge-succeeds",
+        "client.session_state, acknowledge",
+        "acknowledge() of messages received before the failover returns as if they had been acknowledged.",
+        ("ACK-CLIENT-04", "ACK-CLIENT-05"),
+    ),
+    Defect(
+        "recover-leaves-session-dirty",
+        "client.settlement, recover",
+        "recover() after a failover does nothing: the next acknowledge() raises although the session was recovered.",
+        ("ACK-CLIENT-08",),
+    ),
+    Defect(
+        "interrupted-send-resent-unprotected",
+        "client.producer",
+        "A send that was in flight at the loss is repeated without a sequence that the broker could know it by.",
+        ("SND-03", "SND-02"),
+    ),
+    Defect(
+        "interrupted-send-succeeds",
+        "client.producer",
+        "A send that was in flight at the loss returns normally, whether or not it arrived.",
+        ("SND-01", "MSG-11"),
+    ),
+    Defect(
+        "parked-send-dropped",
+        "client.producer",
+        "A send that was issued during the outage waits and returns normally, and is never sent.",
+        ("SND-05", "MSG-11"),
+    ),
+    Defect(
+        "prefetched-survives-failover",
+        "client.session, loss of the transport",
+        "Messages that were prefetched over the old transport are handed out after the failover.",
+        ("ACK-AUTO-09", "ACK-CLIENT-03"),
+    ),
+    Defect(
+        "loss-notified-twice",
+        "client.engine, notification",
+        "The ExceptionListener hears of each loss twice.",
+        ("LSN-01",),
+    ),
+    Defect(
+        "loss-not-notified",
+        "client.engine, notification",
+        "The ExceptionListener does not hear of a loss.",
+        ("LSN-01", "LSN-11"),
+    ),
+    Defect(
+        "waiters-left-in-valve",
+        "client.valve, fail",
+        "When failover is given up the calls that wait are not released.",
+        ("VLV-07", "LSN-03"),
+    ),
+    Defect(
+        "receive-raises-in-outage",
+        "client.session, receive",
+        "receive() whose time runs out during an outage raises instead of returning None.",
+        ("VLV-14",),
+    ),
+    Defect(
+        "late-loss-kills-new-transport",
+        "client.failover, lost; client.engine, opening the valve",
+        "Each loss is reported once more when its failover is done, and taken for a loss of the new transport.",
+        ("DET-08", "DET-05"),
+    ),
+    Defect(
+        "application-error-fails-over",
+        "client.engine, calls",
+        "An operation that the broker refuses counts as the loss of the transport.",
+        ("DET-07",),
+    ),
+    Defect(
+        "silence-ignored",
+        "client.engine, report of the detector",
+        "A broker that has fallen silent is waited for without end.",
+        ("DET-01", "DET-06"),
+    ),
+    Defect(
+        "auto-ack-failure-swallowed",
+        "client.settlement, AUTO",
+        "An automatic acknowledgement that was lost is reported to nobody.",
+        ("ACK-AUTO-04", "ACK-AUTO-05"),
+    ),
+    Defect(
+        "acknowledges-before-listener-returns",
+        "client.session, listener",
+        "In AUTO mode a message is acknowledged before its listener is called.",
+        ("ACK-AUTO-01",),
+    ),
+    Defect(
+        "dups-ok-acknowledges-prefetched",
+        "client.session, lazy acknowledgement",
+        "Lazy acknowledgements cover messages that were only prefetched.",
+        ("ACK-DUPS-03", "ACK-DUPS-02"),
+    ),
+)
 
 
 def arm(names: Iterable[str], known: Iterable[Defect]) -> frozenset[str]:

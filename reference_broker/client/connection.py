@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
+from reference_broker.defects import CLIENT_DEFECTS, arm
 from reference_broker.jms import (
     AcknowledgeMode,
     Code,
@@ -33,6 +34,7 @@ class FailoverConnectionFactory(ConnectionFactory):
     """Makes connections over any wire; all configuration is in the options (REP-13)."""
 
     def __init__(self, drivers: DriverFactory, options: ClientOptions) -> None:
+        arm(options.defects, CLIENT_DEFECTS)
         self._drivers = drivers
         self._options = options
 

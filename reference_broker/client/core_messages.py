@@ -57,7 +57,11 @@ def to_envelope(message: Message) -> Envelope:
         correlation_id=message.correlation_id,
         reply_to=None if message.reply_to is None else to_address(message.reply_to),
         type=message.type,
-        properties={name: (jms_type, value) for name, jms_type, value in message.property_items()},
+        properties={
+            name: (jms_type, value)
+            for name, jms_type, value in message.property_items()
+            if not isinstance(value, bytes)  # which no property can hold
+        },
         body_kind=kind,
         body=body,
     )

@@ -141,7 +141,8 @@ class SessionState:
         if self.doomed:
             if "commit-succeeds-after-failover" in self._defects:
                 return Decision(Verdict.NOTHING)
-            if "half-stale-transaction-commits" not in self._defects:
+            added = self.held or self.transaction
+            if not added or "half-stale-transaction-commits" not in self._defects:
                 return Decision(Verdict.DOOMED, tuple(self.held), self.transaction)
         if self.held or self.transaction:
             return Decision(Verdict.PROCEED, self.unacknowledged(), self.transaction)

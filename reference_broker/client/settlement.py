@@ -189,7 +189,8 @@ class Settlement:
 
     def _resolve(self, passage: Passage[Link], transaction: str, cause: TransportLost) -> None:
         """A commit was in flight at the loss: the broker that serves next says what became of it (D-03, TX-10)."""
-        fate = self._ask(passage, transaction)
+        claims = "interrupted-commit-called-rolled-back" in self._engine.defects
+        fate = Fate.ROLLED_BACK if claims else self._ask(passage, transaction)
         self._reported()
         if fate is Fate.COMMITTED:
             return
