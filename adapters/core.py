@@ -17,15 +17,27 @@ class CoreAdapter(ClientAdapter):
     name = "core"
     wire = "core"
     engine = "reference failover engine"
-    lacks = {
-        "topics": NOT_YET,
-        "durable-subscriptions": NOT_YET,
-        "browsers": NOT_YET,
-        "temporary-destinations": NOT_YET,
-        "xa": NOT_YET,
-        "delivery-delay": NOT_YET,
-        "reattach": NOT_YET,
-    }
+    lacks = dict.fromkeys(
+        (
+            "browser",
+            "browse-restart",
+            "consumer-dedup",
+            "delivery-delay",
+            "discovery",
+            "durable-subscriptions",
+            "failover-exchange",
+            "link-reliability",
+            "reattach",
+            "selectors",
+            "shared-subscriptions",
+            "temp-failover",
+            "temporary-destinations",
+            "tls",
+            "topology",
+            "xa",
+        ),
+        NOT_YET,
+    )
 
     def connection_factory(self, options: ClientOptions) -> ConnectionFactory:
         """The failover engine over the core driver."""

@@ -411,9 +411,11 @@ class Engine:
             self._attempt_failed(epoch, error)
             return
         with self.lock:
-            if self._is_past(epoch):
-                driver.abort()
-                return
+            abandoned = self._is_past(epoch)
+        if abandoned:
+            driver.abort()
+            return
+        with self.lock:
             link = self._link = Link(epoch, driver, attempt.endpoint)
             self._features = driver.features
             self._watch(driver)
