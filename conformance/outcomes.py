@@ -10,7 +10,8 @@ not applicable, with the reason. Last come waivers, which turn a failure or a wa
 requirement until a date; a waiver that has expired, or that matches no failure any more, fails the run.
 
 Nothing that did not happen is ever green: no showing means untested, a run in which nothing ran is a problem of the
-run, and so is a test that the certification profile expects and that was not there.
+run, and so is a test that was to be run and came to no result. What the suite has no test for is listed as untested and
+does not count against a product.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ WORST_FIRST = (
     Outcome.UNTESTED,
 )
 RAN = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.WARNING})
+NO_TEST = "The suite has no test for it yet."
 GREEN = frozenset({Outcome.PASSED, Outcome.WAIVED, Outcome.NOT_APPLICABLE})
 
 
@@ -120,7 +122,11 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """A requirement with its outcome, the sentence that explains it, and what showed it."""
+    """A requirement with its outcome, the sentence that explains it, and what showed it.
+
+    `testable` is whether the suite has a test for it at all; if not, that nothing tested it does not count against the
+    run, and the certificate says so.
+    """
 
     requirement: Requirement
     outcome: Outcome
@@ -128,6 +134,12 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[Trial, ...] = ()
     findings: tuple[Finding, ...] = ()
     waiver: Waiver | None = None
+    testable: bool = True
+
+    @property
+    def green(self) -> bool:
+        """Whether it is no obstacle to conformance."""
+        return self.outcome in GREEN or (self.outcome is Outcome.UNTESTED and not self.testable)
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,12 +154,11 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     unjudged: tuple[str, ...] = ()
 
     def exit_status(self) -> ExitStatus:
-        """0 only if every MUST passed, is waived or does not apply, and no problem stands beside them."""
-        outcomes = [(judged.requirement.level, judged.outcome) for judged in self.results]
-        if self.problems or ("MUST", Outcome.FAILED) in outcomes:
+        """0 only if every MUST that the suite can test passed, is waived or does not apply, and there is no problem."""
+        if self.problems or any(judged.outcome is Outcome.FAILED for judged in self.results):
             return ExitStatus.NON_CONFORMANCE
-        broken = any(outcome in {Outcome.SETUP_FAILED, Outcome.HARNESS_FAILED} for _, outcome in outcomes)
-        if self.unjudged or broken or any(level == "MUST" and outcome not in GREEN for level, outcome in outcomes):
+        broken = any(judged.outcome in {Outcome.SETUP_FAILED, Outcome.HARNESS_FAILED} for judged in self.results)
+        if self.unjudged or broken or any(r.requirement.level == "MUST" and not r.green for r in self.results):
             return ExitStatus.NO_VERDICT
         return ExitStatus.CONFORMS
 
@@ -213,11 +224,12 @@ def judge(
     adapter: str,
     today: dt.date,
     expected_tests: Collection[str] = (),
+    testable: Collection[str] | None = None,
 ) -> Judgement:
     """Fold a run: one outcome for each of `rows`, the requirements of the certification profile.
 
     `excused` gives, by ID, why a row does not apply. `expected_tests` are node IDs, with or without parameters, that
-    the profile must have run.
+    the run must have brought to a result. `testable` are the IDs that the suite has tests for, None for all.
     """
     required = {row.id: row for row in rows}
     by_row: dict[str, list[Showing]] = {row_id: [] for row_id in required}
@@ -235,6 +247,9 @@ def judge(
     concerning = [waiver for waiver in waivers if waiver.concerns(broker, adapter)]
     for row in required.values():
         outcome, detail = fold(row, by_row[row.id], excused.get(row.id))
+        can_test = testable is None or row.id in testable
+        if outcome is Outcome.UNTESTED and not can_test:
+            detail = NO_TEST
         waiver = next((w for w in concerning if w.requirement == row.id and w.expires >= today), None)
         if waiver is not None and outcome in {Outcome.FAILED, Outcome.WARNING}:
             detail = f"Waived by {waiver.owner} until {waiver.expires}: {waiver.reason} ({detail})"
@@ -249,6 +264,7 @@ def judge(
                 trials=tuple(s for s in by_row[row.id] if isinstance(s, Trial)),
                 findings=tuple(s for s in by_row[row.id] if isinstance(s, Finding)),
                 waiver=waiver,
+                testable=can_test,
             )
         )
     problems += _waiver_problems(concerning, results, today)
@@ -260,10 +276,10 @@ def judge(
 
 
 def vanished(expected: Collection[str], showings: Iterable[Showing]) -> tuple[str, ...]:
-    """A sentence for each expected test that was not there; whether it ran to its end is another question."""
+    """A sentence for each expected test without a result, for example because the process that ran it died."""
     there = {s.test for s in showings if isinstance(s, Trial)}
     there |= {test.split("[", 1)[0] for test in there}
-    return tuple(f"{test} is expected by this profile and was not there." for test in expected if test not in there)
+    return tuple(f"{test} was to be run and came to no result." for test in expected if test not in there)
 
 
 def _nothing_ran(results: Sequence[Judged]) -> list[str]:

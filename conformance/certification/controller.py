@@ -29,6 +29,7 @@ class Controller:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._records: dict[str, Record] = {}
+        self._expected: dict[str, None] = {}
         self._versions: dict[str, str] = {}
         self._tallies: list[dict[str, Any]] = []
 
@@ -56,12 +57,17 @@ class Controller:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Tell how many tests there are."""
         if session.items:
+            self._expect([item.nodeid for item in session.items if "variant" in getattr(item, "fixturenames", ())])
             self._progress({"total": len(session.items)})
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """With xdist only the workers collect."""
+        self._expect(ids)
         self._progress({"total": len(ids)})
+
+    def _expect(self, tests: list[str]) -> None:
+        self._expected.update(dict.fromkeys(tests))
 
     # -- the verdicts ------------------------------------------------------------------------------------
 
@@ -118,6 +124,7 @@ class Controller:
             lacks={**setting.definition.lacks, **adapter.lacks},
             proxy=versions.pop("fault proxy", ""),
             versions=versions,
+            expected=tuple(self._expected),
             records=list(self._records.values()),
             tallies=self._tallies,
             interrupted=interrupted,

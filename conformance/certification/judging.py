@@ -12,6 +12,7 @@ import msgspec
 from conformance import certificate as certificates
 from conformance.catalogue import Profile, Requirement, load
 from conformance.catalogue.applicability import not_applicable
+from conformance.catalogue.coverage import coverage
 from conformance.certificate import Certificate, InjectedFault, Tally
 from conformance.certification.profiles import certification_profile
 from conformance.certification.record import Record, RunResults, Source
@@ -33,6 +34,8 @@ def make_certificate(
         broker=results.broker,
         adapter=results.adapter,
         today=finished.date(),
+        expected_tests=results.expected,
+        testable=_testable(failovers),
     )
     return certificates.certify(
         judgement,
@@ -91,6 +94,12 @@ def _excused(rows: Sequence[Requirement], failovers: Sequence[Profile], lacks: d
         if reasons and all(reasons):
             excused[row.id] = next(reason for reason in reasons if reason)
     return excused
+
+
+def _testable(failovers: Sequence[Profile]) -> frozenset[str]:
+    """The requirements that a chapter has a test for in one of the failover profiles that were run."""
+    bindings = coverage(load()).bindings
+    return frozenset(row for row, bound in bindings.items() if any(set(b.profiles) & set(failovers) for b in bound))
 
 
 def _faults(records: Sequence[Record]) -> tuple[InjectedFault, ...]:

@@ -58,7 +58,7 @@ class RunResults(msgspec.Struct, kw_only=True):
     versions: dict[str, str] = {}
     proxy: str = ""
     expected: tuple[str, ...] = ()
-    """Requirement IDs that the chapters cite and the certification profile wants."""
+    """Node IDs of all tests that were to be run: one without a record came to no result."""
     records: list[Record] = []
     tallies: list[dict[str, Any]] = []
     interrupted: str = ""

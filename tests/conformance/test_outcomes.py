@@ -112,6 +112,16 @@ def test_an_untested_must_is_no_pass_but_an_untested_should_may_stay():
     assert judged([trial()], rows=(MUST, SHOULD)).exit_status() is ExitStatus.CONFORMS
 
 
+def test_what_the_suite_has_no_test_for_is_listed_and_does_not_count():
+    judgement = judged([trial()], rows=(MUST, OTHER_MUST), testable={"SND-01"})
+    assert judgement.results[1].outcome is Outcome.UNTESTED
+    assert judgement.results[1].detail == "The suite has no test for it yet."
+    assert judgement.exit_status() is ExitStatus.CONFORMS
+    failed = judged([trial(), finding(Outcome.FAILED, row="TX-03")], rows=(MUST, OTHER_MUST), testable={"SND-01"})
+    assert failed.exit_status() is ExitStatus.NON_CONFORMANCE
+    assert judged([], testable=()).exit_status() is ExitStatus.NO_VERDICT
+
+
 def test_a_failed_should_is_a_warning_and_does_not_fail_the_run():
     judgement = judged([trial(), trial(Outcome.FAILED, row="TX-10")], rows=(MUST, SHOULD))
     assert judgement.results[1].outcome is Outcome.WARNING
@@ -167,7 +177,7 @@ def test_a_waiver_excuses_the_product_and_not_the_suite(outcome):
 
 def test_a_vanished_test_is_reported_and_is_no_pass():
     judgement = judged([trial()], expected_tests=["chapters/test_snd.py::test_one", "chapters/test_snd.py::test_two"])
-    assert judgement.unjudged == ("chapters/test_snd.py::test_two is expected by this profile and was not there.",)
+    assert judgement.unjudged == ("chapters/test_snd.py::test_two was to be run and came to no result.",)
     assert judgement.exit_status() is ExitStatus.NO_VERDICT
 
 
