@@ -19,7 +19,7 @@ class CoreAdapter(ClientAdapter):
     engine = "reference failover engine"
     lacks = dict.fromkeys(
         (
-            "browser",
+            "browsers",
             "browse-restart",
             "consumer-dedup",
             "delivery-delay",

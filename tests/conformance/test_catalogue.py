@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.registry import adapter_class
 from conformance.catalogue import GROUP_ORDER, PROFILES, CatalogueError, load, load_from
 from conformance.catalogue.applicability import needs_under, not_applicable
 from conformance.errors import UserError
@@ -137,3 +138,8 @@ def test_a_session_outlives_its_broker_only_where_packets_are_replicated():
     absent = {"packet-replication": "store only"}
     assert not_applicable(row, "RC", absent) is None
     assert not_applicable(row, "RA", absent) == "no packet-replication: store only"
+
+
+@pytest.mark.parametrize("name", ["core"])
+def test_what_an_adapter_lacks_has_names_that_the_catalogue_knows(name: str):
+    assert set(adapter_class(name).lacks) <= set(load().capabilities)
