@@ -142,6 +142,13 @@ class Begin(Command):
     transaction: str
 
 
+class Return(Command):
+    """Give these deliveries back, flagged redelivered: STOMP's NACK, and what its UNSUBSCRIBE leaves unacknowledged."""
+
+    session: str
+    deliveries: tuple[int, ...]
+
+
 class Commit(Command):
     """Make a transaction's work durable and visible, all of it or nothing (TX-01, TX-16).
 
@@ -182,6 +189,7 @@ ClientCommand = (
     | Send
     | Acknowledge
     | Recover
+    | Return
     | Begin
     | Commit
     | Rollback

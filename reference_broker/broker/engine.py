@@ -41,6 +41,7 @@ from .commands import (
     Recover,
     Refusal,
     Refused,
+    Return,
     Rollback,
     Send,
     Settlement,
@@ -344,6 +345,16 @@ class Broker:
         self._done(link, command)
         self._start_over(session, frozenset(command.delivered))
 
+    def _return(self, link: Link, command: Return, now: int) -> None:
+        session = _session(link, command.session)
+        for number in command.deliveries:
+            out = session.deliveries.get(number)
+            if out is None or out.pledge:
+                raise _Refuse(Refusal.ILLEGAL_STATE, f"delivery {number} is not this session's to give back")
+        for number in command.deliveries:
+            self._give_back(session, number, seen=True)
+        self._done(link, command)
+
     def _start_over(self, session: Session, seen: frozenset[int]) -> None:
         if "recover-forgets-redelivered" in self._defects:
             seen = frozenset()
@@ -507,6 +518,7 @@ _HANDLERS: dict[type[Command], Callable[[Broker, Link, Any, int], None]] = {
     Send: Broker._send,
     Acknowledge: Broker._acknowledge,
     Recover: Broker._recover,
+    Return: Broker._return,
     Begin: Broker._begin,
     Commit: Broker._commit,
     Rollback: Broker._rollback,
