@@ -58,7 +58,7 @@ WORST_FIRST = (
     Outcome.UNTESTED,
 )
 RAN = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.WARNING})
-NO_TEST = "The suite has no test for it yet."
+NO_TEST = "The suite has no test for it, and no delivery log of this run showed it."
 GREEN = frozenset({Outcome.PASSED, Outcome.WAIVED, Outcome.NOT_APPLICABLE})
 
 

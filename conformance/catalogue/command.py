@@ -22,7 +22,7 @@ def catalogue(
     tier: Annotated[int | None, typer.Option(min=1, max=3, help="Only this tier (1 seeds, 2 JMS, 3 practice).")] = None,
     level: Annotated[Level | None, typer.Option(help="Only this level.")] = None,
     profile: Annotated[Profile | None, typer.Option(help="Mark what says nothing about this failover profile.")] = None,
-    untested: Annotated[bool, typer.Option("--untested", help="Only what no test shows.")] = False,
+    untested: Annotated[bool, typer.Option("--untested", help="Only what nothing tests.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON list with every field.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="The page docs/catalogue.md.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write there instead of printing.")] = None,
@@ -40,7 +40,7 @@ def catalogue(
             (not wanted or entry.group in wanted)
             and (tier is None or entry.tier == tier)
             and (level is None or entry.level == level)
-            and not (untested and entry.tests)
+            and not (untested and entry.shown)
         )
 
     selected = [entry for entry in listed if shown(entry)]

@@ -1,9 +1,7 @@
-"""Which tests and which negative controls show each requirement, found by collection, without running anything."""
+"""Which tests, rules and negative controls show each requirement, found without running anything."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import subprocess
 import sys
@@ -17,7 +15,9 @@ import pytest
 import conformance
 from conformance.catalogue import Catalogue
 from conformance.catalogue.collect import Binding
+from conformance.controls import CONTROLS
 from conformance.errors import UserError
+from spark_analysis.rules import RULES
 
 COLLECTION_LIMIT_SECONDS = 120
 SUITE_PLUGIN = "jms-conformance"
@@ -25,9 +25,10 @@ CHAPTERS = Path(conformance.__file__).parent
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """By requirement ID: bindings of tests, and names of controls that its tests must catch."""
+    """By requirement ID: bindings of tests, rules of the verdict on logs, and controls that these must catch."""
 
     bindings: Mapping[str, tuple[Binding, ...]]
+    rules: Mapping[str, tuple[str, ...]]
     controls: Mapping[str, tuple[str, ...]]
 
     def tests(self, requirement_id: str) -> tuple[str, ...]:
@@ -44,7 +45,8 @@ def coverage(catalogue: Catalogue, chapters: Path = CHAPTERS) -> Coverage:
             bindings.setdefault(requirement_id, []).append(binding)
     return Coverage(
         bindings={key: tuple(value) for key, value in bindings.items()},
-        controls=_controls(catalogue),
+        rules=_by_requirement(((rule.name, ids) for rule in RULES for ids in rule.requirements.values()), catalogue),
+        controls=_by_requirement(((control.name, control.requirement_ids) for control in CONTROLS), catalogue),
     )
 
 
@@ -84,16 +86,13 @@ def _check(binding: Binding, catalogue: Catalogue) -> None:
                 raise UserError(f"{binding.test} cites {kind} {name!r}, which the catalogue does not have.")
 
 
-def _controls(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
-    if importlib.util.find_spec("conformance.controls") is None:
-        return {}
-    found: dict[str, list[str]] = {}
-    controls: Iterable[object] = getattr(importlib.import_module("conformance.controls"), "CONTROLS", ())
-    for control in controls:
-        name: str = getattr(control, "name")  # noqa: B009
-        ids: tuple[str, ...] = getattr(control, "requirement_ids")  # noqa: B009
+def _by_requirement(
+    showings: Iterable[tuple[str, tuple[str, ...]]], catalogue: Catalogue
+) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for name, ids in showings:
         for requirement_id in ids:
             if requirement_id not in catalogue.requirements:
-                raise UserError(f"Control {name!r} cites requirement {requirement_id!r}, which the catalogue lacks.")
-            found.setdefault(requirement_id, []).append(name)
-    return {key: tuple(value) for key, value in found.items()}
+                raise UserError(f"{name} cites requirement {requirement_id!r}, which the catalogue does not have.")
+            found.setdefault(requirement_id, {})[name] = None
+    return {key: tuple(names) for key, names in found.items()}

@@ -97,7 +97,7 @@ def _excused(rows: Sequence[Requirement], failovers: Sequence[Profile], lacks: d
 
 
 def _testable(failovers: Sequence[Profile]) -> frozenset[str]:
-    """The requirements that a chapter has a test for in one of the failover profiles that were run."""
+    """What a chapter has a test for in one of the failover profiles that were run."""
     bindings = coverage(load()).bindings
     return frozenset(row for row, bound in bindings.items() if any(set(b.profiles) & set(failovers) for b in bound))
 

@@ -64,6 +64,12 @@ def test_an_empty_suite_covers_nothing(tmp_path: Path):
     assert coverage(load(), tmp_path).bindings == {}
 
 
+def test_rules_and_controls_show_requirements_too(tmp_path: Path):
+    found = coverage(load(), tmp_path)
+    assert "lost" in found.rules["MSG-11"]
+    assert found.controls
+
+
 @pytest.mark.parametrize(
     ("marker", "message"),
     [

@@ -11,6 +11,7 @@ from conformance.catalogue import load
 from conformance.errors import UserError
 from conformance.outcomes import (
     GREEN,
+    NO_TEST,
     ExitStatus,
     Finding,
     Judgement,
@@ -115,7 +116,7 @@ def test_an_untested_must_is_no_pass_but_an_untested_should_may_stay():
 def test_what_the_suite_has_no_test_for_is_listed_and_does_not_count():
     judgement = judged([trial()], rows=(MUST, OTHER_MUST), testable={"SND-01"})
     assert judgement.results[1].outcome is Outcome.UNTESTED
-    assert judgement.results[1].detail == "The suite has no test for it yet."
+    assert judgement.results[1].detail == NO_TEST
     assert judgement.exit_status() is ExitStatus.CONFORMS
     failed = judged([trial(), finding(Outcome.FAILED, row="TX-03")], rows=(MUST, OTHER_MUST), testable={"SND-01"})
     assert failed.exit_status() is ExitStatus.NON_CONFORMANCE
