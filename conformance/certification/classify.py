@@ -13,12 +13,22 @@ from fixtures.cluster import ClusterError
 from fixtures.definition_errors import DefinitionError
 from fixtures.nodes import NodeError
 from fixtures.processes import ProcessDied
+from fixtures.provision import ProgramMissing
 from fixtures.proxy import CannotObtain, FaultImpossible, ProxyFailed
 from fixtures.scene import FaultDidNotHappen
 from reference_broker.jms import JMSException
 from spark_analysis.log import LogError
 
-SETUP_ERRORS = (AdapterError, ClusterError, DefinitionError, NodeError, ProcessDied, CannotObtain, ProxyFailed)
+SETUP_ERRORS = (
+    AdapterError,
+    CannotObtain,
+    ClusterError,
+    DefinitionError,
+    NodeError,
+    ProcessDied,
+    ProgramMissing,
+    ProxyFailed,
+)
 HARNESS_ERRORS = (FaultDidNotHappen, FaultImpossible, LogError)
 NOT_APPLICABLE = "not applicable: "
 """How the reason of a skip begins that means `not-applicable`; any other skip hides something and is no pass."""
