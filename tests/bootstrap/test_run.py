@@ -123,6 +123,30 @@ def test_certify_never_asks_for_a_compiler(run: ModuleType, monkeypatch: pytest.
     assert arguments == ["-e", "certify", "-x", "testenv:certify.commands=jms-conformance certify {posargs}"]
 
 
+def test_go_comes_from_its_wheel_only_where_nothing_else_is(
+    run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def refused(_pip: list[str], lock: str, *_options: str) -> bool:
+        asked.append(lock)
+        return False
+
+    monkeypatch.setattr(run, "installed", refused)
+    monkeypatch.setattr(run, "GO_HOME", tmp_path / "go-home")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("TOXIPROXY_URL", raising=False)
+    assert run.go_from_wheel() is None
+    assert asked == ["go"]
+    assert "embedded fault proxy stands in" in capsys.readouterr().err
+
+    (tmp_path / "go-home" / "go" / "bin").mkdir(parents=True)  # installed earlier
+    assert run.go_from_wheel() == tmp_path / "go-home" / "go" / "bin"
+    (run.CACHE / "bin" / "toxiproxy-server-2.12.0").mkdir(parents=True)  # built earlier
+    assert run.go_from_wheel() is None
+    assert asked == ["go"]
+
+
 def test_the_lock_of_the_main_job_has_no_proton() -> None:
     assert "proton" not in (ROOT / "locks" / "certify.txt").read_text()
     assert "python-qpid-proton==" in (ROOT / "locks" / "amqp.txt").read_text()
