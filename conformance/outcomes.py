@@ -95,6 +95,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     positions: tuple[int, ...] = ()
     mode: str = ""
     fault: str = ""
+    failover: Profile | None = None
     message: str = ""
     replay: str = ""
     log: str = ""
@@ -236,7 +237,7 @@ def judge(
     problems: list[str] = []
     unjudged: list[str] = []
     for showing in showings:
-        concerned = [row_id for row_id in dict.fromkeys(showing.requirements) if row_id in required]
+        concerned = [row for row in dict.fromkeys(showing.requirements) if _concerns(showing, required.get(row))]
         for row_id in concerned:
             by_row[row_id].append(showing)
         if not concerned and showing.outcome in {Outcome.FAILED, Outcome.HARNESS_FAILED, Outcome.SETUP_FAILED}:
@@ -273,6 +274,11 @@ def judge(
         problems=tuple(problems),
         unjudged=(*unjudged, *_nothing_ran(results), *vanished(expected_tests, showings)),
     )
+
+
+def _concerns(showing: Showing, row: Requirement | None) -> bool:
+    """Whether the showing is about the row: in failover profiles that the row leaves out it says nothing."""
+    return row is not None and (showing.failover is None or showing.failover in row.profiles)
 
 
 def vanished(expected: Collection[str], showings: Iterable[Showing]) -> tuple[str, ...]:

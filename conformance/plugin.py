@@ -115,15 +115,17 @@ def scene(request: pytest.FixtureRequest, variant: Variant) -> Iterator[Scene]:
     options: dict[str, str] = {}
     for marker in request.node.iter_markers("log_options"):
         options.update(marker.args[0])
-    with stage.scene(request.node.nodeid, _requirements(request.node), variant, options) as made:
+    with stage.scene(request.node.nodeid, _requirements(request.node, variant), variant, options) as made:
         request.node.stash[SCENE] = made
         yield made
         if not made.fault_happened:
             raise FaultDidNotHappen(f"the test ended without its fault {variant.fault}: its result means nothing")
 
 
-def _requirements(item: pytest.Item) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for binding in bindings_of(item) for name in binding.requirements))
+def _requirements(item: pytest.Item, variant: Variant) -> tuple[str, ...]:
+    """What this variant shows: a marker speaks only of the faults and failover profiles that it names."""
+    said = [b for b in bindings_of(item) if variant.fault in b.faults and variant.failover in b.profiles]
+    return tuple(dict.fromkeys(name for binding in said for name in binding.requirements))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -160,7 +162,7 @@ def _record(item: pytest.Item) -> Record:
     return Record(
         source=Source.TEST,
         test=item.nodeid,
-        requirements=_requirements(item),
+        requirements=_requirements(item, variant),
         outcome=outcome,
         failover=variant.failover,
         fault=variant.fault,

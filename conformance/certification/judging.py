@@ -68,6 +68,7 @@ def _showing(record: Record) -> Trial | Finding:
             messages=record.messages,
             positions=record.positions,
             fault=record.fault,
+            failover=msgspec.convert(record.failover, Profile) if record.failover else None,
             message=record.message,
             replay=record.replay,
             log=record.log,

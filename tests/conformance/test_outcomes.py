@@ -143,6 +143,14 @@ def test_a_failure_that_shows_no_requirement_of_the_profile_is_not_swallowed():
     assert judged([trial(), trial(Outcome.SETUP_FAILED, row="TX-03")]).exit_status() is ExitStatus.NO_VERDICT
 
 
+def test_a_showing_says_nothing_about_a_row_outside_its_failover_profiles():
+    reattach = load().requirement("RAT-16")
+    judgement = judged([trial(), finding(row="RAT-16", failover="RC")], rows=(MUST, reattach), testable=())
+    assert judgement.results[1].outcome is Outcome.UNTESTED
+    stray = judged([trial(), finding(Outcome.FAILED, row="RAT-16", failover="RC")], rows=(MUST, reattach))
+    assert "shows no requirement of this profile" in stray.problems[0]
+
+
 def test_a_waiver_turns_a_failure_into_waived_until_its_date():
     judgement = judged(
         [trial(Outcome.FAILED, message="lost"), trial(row="TX-03")], (MUST, OTHER_MUST), waivers=[waiver()]
