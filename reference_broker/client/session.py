@@ -317,7 +317,7 @@ class FailoverSession(Session):
                 if self.engine.options.async_ack:
                     self._acknowledge_later(link, delivery)
                 elif arrived.epoch == link.epoch:
-                    self.settlement.auto(link, delivery)
+                    self.settlement.auto_by_call(link, delivery)
             return delivery.message
 
     def _prepare(self, consumer: FailoverConsumer, link: Link, arrived: Arrived, credit: int) -> None:

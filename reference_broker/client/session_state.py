@@ -83,9 +83,13 @@ class SessionState:
         """The transaction for the next work, and whether it must be begun at the broker first (TX-12)."""
         if self.transaction:
             return self.transaction, False
-        self._number += 1
-        self.transaction = f"{self.id}.t{self._number}"
+        self.transaction = self.name_transaction()
         return self.transaction, True
+
+    def name_transaction(self) -> str:
+        """A name that no other transaction of the connection has."""
+        self._number += 1
+        return f"{self.id}.t{self._number}"
 
     def lost(self) -> None:
         """The transport is lost, and the session's state at the broker with it."""

@@ -18,7 +18,7 @@ from reference_broker.jms import (
     TransactionRolledBackException,
 )
 
-from .driver import CallTimedOut, Delivery, TransportLost
+from .driver import CallTimedOut, Delivery, Feature, TransportLost
 from .engine import Engine, Link
 from .operations import Operation
 from .session_state import Decision, SessionState, Verdict
@@ -42,23 +42,65 @@ class Settlement:
     # -- AUTO and DUPS_OK --------------------------------------------------------------------------------
 
     def auto(self, link: Link, delivery: Delivery) -> None:
-        """Acknowledge one message and wait for the confirmation; CALL_UNBLOCKED if the transport is lost (D-16)."""
+        """Acknowledge one message and wait for the confirmation; CALL_UNBLOCKED if the transport is lost."""
+        if not self._is_mine(link, delivery):
+            return
+        try:
+            self._engine.run(link, lambda over: self._confirm(over, (delivery,)))
+        except TransportLost as cause:
+            raise self._engine.unblocked(Operation.AUTO_ACKNOWLEDGE, cause) from cause
         with self._engine.lock:
-            gone: Exception | None = None
-            if not self._engine.is_current(link):
-                gone = self._engine.machine.cause or TransportLost("the transport is gone")
-            elif not self._state.holds(delivery):
-                return  # the application has recovered the session in between: it is no longer ours to settle
-        if gone is None:
-            try:
-                self._acknowledge(link, (delivery,), "", confirm=True)
-            except TransportLost as cause:
-                gone = cause
-        if gone is None:
+            self._state.settled((delivery,))
+
+    def auto_by_call(self, link: Link, delivery: Delivery) -> None:
+        """The same on behalf of `receive`, which must not raise for a message that the broker took as consumed (D-16).
+
+        The acknowledgement goes as a transaction of its own, so that after a loss the broker that serves next can say
+        what became of it. If it was undone, this raises and the message comes again. Where nobody can say, the message
+        is handed over, for a flagged repeat is allowed and a loss is not, and the ExceptionListener is told.
+        """
+        if not self._is_mine(link, delivery):
+            return
+        with self._passage() as passage:
             with self._engine.lock:
-                self._state.settled((delivery,))
-        elif "auto-ack-failure-swallowed" not in self._engine.defects:
-            raise self._engine.unblocked(Operation.AUTO_ACKNOWLEDGE, gone) from gone
+                provable = Feature.COMMIT_FATE in link.driver.features
+                name = self._state.name_transaction() if provable else ""
+            try:
+                self._engine.run(link, lambda over: self._consume(over, name, delivery))
+            except (TransportLost, CallTimedOut) as cause:
+                fate = self._ask(passage, name) if name else Fate.UNKNOWN
+                self._auto_interrupted(fate, cause)
+        with self._engine.lock:
+            self._state.settled((delivery,))
+
+    def _auto_interrupted(self, fate: Fate, cause: Exception) -> None:
+        if fate is Fate.COMMITTED:
+            return
+        error = self._engine.unblocked(Operation.AUTO_ACKNOWLEDGE, cause)
+        if fate is Fate.ROLLED_BACK and "auto-ack-failure-swallowed" not in self._engine.defects:
+            raise error from cause
+        self._engine.notify(error)
+
+    def _is_mine(self, link: Link, delivery: Delivery) -> bool:
+        """Whether the session still holds it, over a transport that lives; a loss before is CALL_UNBLOCKED."""
+        with self._engine.lock:
+            if self._engine.is_current(link):
+                return self._state.holds(delivery)  # not after the application has recovered the session in between
+            cause = self._engine.machine.cause or TransportLost("the transport is gone")
+        if "auto-ack-failure-swallowed" in self._engine.defects:
+            return False
+        raise self._engine.unblocked(Operation.AUTO_ACKNOWLEDGE, cause) from cause
+
+    def _consume(self, over: Link, transaction: str, delivery: Delivery) -> None:
+        if not transaction:
+            self._confirm(over, (delivery,))
+            return
+        over.driver.begin(self._id, transaction)
+        over.driver.acknowledge(self._id, (delivery,), transaction, False, self._timeout)
+        over.driver.commit(self._id, transaction, self._timeout)
+
+    def _confirm(self, over: Link, deliveries: tuple[Delivery, ...]) -> None:
+        over.driver.acknowledge(self._id, deliveries, "", True, self._timeout)
 
     def lazily(self, link: Link, prefetched: tuple[Delivery, ...] = ()) -> None:
         """Acknowledge all that was handed out, without waiting (ACK-DUPS-03); `prefetched` is for a defect."""
