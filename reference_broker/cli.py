@@ -56,6 +56,21 @@ def node(
         _give_up(str(error))
 
 
+@broker_app.command()
+def pair(
+    *,
+    store: Annotated[Path | None, typer.Option(help="Directory of the store; by default one that is removed.")] = None,
+    defect: Annotated[list[str] | None, typer.Option(help="Arm a deliberate defect (negative controls).")] = None,
+) -> None:
+    """Run a live node and its backup on one store until Ctrl-C or SIGTERM; shows their addresses."""
+    from reference_broker.pair import PairError, run_pair  # noqa: PLC0415
+
+    try:
+        run_pair(store, tuple(defect or ()))
+    except PairError as error:
+        _give_up(str(error))
+
+
 def _give_up(reason: str) -> NoReturn:
     sys.stderr.write(f"jms-conformance broker: {reason}\n")
     raise SystemExit(2)

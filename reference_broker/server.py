@@ -135,7 +135,10 @@ class Node:
 
     async def _listen(self, wire: str, bind: Bind) -> list[str | int]:
         module, _, name = WIRES[wire].partition(":")
-        factory: WireFactory = getattr(import_module(module), name)
+        try:
+            factory: WireFactory = getattr(import_module(module), name)
+        except ModuleNotFoundError as error:
+            raise NodeError(f"the wire {wire} is not there: {error}") from error
         try:
             server = await self._loop.create_server(
                 partial(self._accept, factory), bind.host, bind.port, family=socket.AF_UNSPEC, backlog=512
