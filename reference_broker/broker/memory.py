@@ -1,9 +1,10 @@
 """What the broker remembers of the past, bounded: fates of transactions (D-03) and sequences of producers (D-05).
 
-Fates. A transaction is named `connection/session/number`. A session has one commit in flight at a time, so the
-last few outcomes of each session answer every question that a client may have after a reconnect; the sessions
-heard of longest ago are dropped first. Rollback is presumed: of a session that is remembered, a transaction that
-is not was never committed. Only when sessions have been dropped is an unknown session's transaction UNKNOWN.
+Fates. A transaction is named `connection/session/number`, numbers increasing. A session has one commit in flight
+at a time, so its last few outcomes answer every question that a client may have after a reconnect; the sessions
+heard of longest ago are dropped first. Rollback is presumed: what could not have been forgotten and is not
+remembered was never committed. What could have been forgotten (it is older than all that a full session remembers, or
+sessions have been dropped and its is not there) is UNKNOWN.
 
 Sequences. The last stored sequence of each producer, the producers heard of longest ago dropped first (DUP-07).
 """
@@ -15,17 +16,32 @@ from collections.abc import Iterable
 
 from .commands import Fate
 
-FATES_PER_SESSION = 8
+FATES_PER_SESSION = 16
 SESSIONS = 10_000
 PRODUCERS = 10_000
+
+
+class _Fates:
+    """Of one session, oldest first. Only commits are durable, so each kind has a bound of its own."""
+
+    def __init__(self) -> None:
+        self.committed: dict[str, None] = {}
+        self.rolled_back: dict[str, None] = {}
+
+    def may_have_forgotten(self, transaction: str) -> bool:
+        if len(self.committed) < FATES_PER_SESSION:
+            return False
+        oldest, asked = _number(next(iter(self.committed))), _number(transaction)
+        return oldest is None or asked is None or asked < oldest
 
 
 class Outcomes:
     """The bounded table of fates."""
 
     def __init__(self, committed: Iterable[str] = (), sessions: int = SESSIONS) -> None:
-        self._sessions: OrderedDict[str, dict[str, Fate]] = OrderedDict()
+        self._sessions: OrderedDict[str, _Fates] = OrderedDict()
         self._limit = sessions
+        self._dropped = False
         for transaction in committed:
             self.record(transaction, Fate.COMMITTED)
         self._dropped = len(self._sessions) >= sessions
@@ -33,33 +49,51 @@ class Outcomes:
     def record(self, transaction: str, fate: Fate) -> list[str]:
         """Remember; returns the committed transactions that were forgotten for it."""
         owner = _owner(transaction)
-        fates = self._sessions.setdefault(owner, {})
+        fates = self._sessions.get(owner)
+        if fates is None:
+            fates = self._sessions[owner] = _Fates()
         self._sessions.move_to_end(owner)
-        fates[transaction] = fate
-        gone: dict[str, Fate] = {}
-        if len(fates) > FATES_PER_SESSION:
-            oldest = next(iter(fates))
-            gone[oldest] = fates.pop(oldest)
+        forgotten: list[str] = []
+        if fate is Fate.COMMITTED:
+            fates.committed[transaction] = None
+            if len(fates.committed) > FATES_PER_SESSION:
+                forgotten.append(next(iter(fates.committed)))
+                del fates.committed[forgotten[0]]
+        else:
+            fates.rolled_back[transaction] = None
+            if len(fates.rolled_back) > FATES_PER_SESSION:
+                del fates.rolled_back[next(iter(fates.rolled_back))]
         if len(self._sessions) > self._limit:
-            gone |= self._sessions.popitem(last=False)[1]
+            forgotten += self._sessions.popitem(last=False)[1].committed
             self._dropped = True
-        return [name for name, was in gone.items() if was is Fate.COMMITTED]
+        return forgotten
 
     def recall(self, transaction: str) -> Fate | None:
         """The fate if it is remembered."""
-        return self._sessions.get(_owner(transaction), {}).get(transaction)
+        fates = self._sessions.get(_owner(transaction))
+        if fates is None:
+            return None
+        if transaction in fates.committed:
+            return Fate.COMMITTED
+        return Fate.ROLLED_BACK if transaction in fates.rolled_back else None
 
     def presume(self, transaction: str) -> Fate:
         """The fate of a transaction that is not open anywhere."""
         fate = self.recall(transaction)
         if fate is not None:
             return fate
-        unknown = self._dropped and _owner(transaction) not in self._sessions
+        fates = self._sessions.get(_owner(transaction))
+        unknown = self._dropped if fates is None else fates.may_have_forgotten(transaction)
         return Fate.UNKNOWN if unknown else Fate.ROLLED_BACK
 
 
 def _owner(transaction: str) -> str:
     return transaction.rpartition("/")[0] or transaction
+
+
+def _number(transaction: str) -> int | None:
+    number = transaction.rpartition("/")[2]
+    return int(number) if number.isdecimal() else None
 
 
 class Sequences:

@@ -56,7 +56,7 @@ class SqliteStore:
             connection.execute("UPDATE activation SET epoch = epoch + 1")
             (epoch,) = connection.execute("SELECT epoch FROM activation").fetchone()
             return int(epoch), _load(connection)
-        except (sqlite3.Error, msgspec.MsgspecError) as error:
+        except (sqlite3.Error, msgspec.MsgspecError, UnicodeDecodeError) as error:
             self.close()
             raise StoreError(
                 f"{self._file}: {error}; it is damaged, not ours, or not writable. "

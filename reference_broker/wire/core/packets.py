@@ -83,5 +83,5 @@ class PacketReader(Generic[Packet]):
     def _decode(self, body: bytes) -> Packet:
         try:
             return self._decoder.decode(body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"a frame that is no packet: {error}") from error

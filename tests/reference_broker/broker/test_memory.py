@@ -16,6 +16,17 @@ def test_a_session_keeps_its_last_fates_and_says_which_it_forgot() -> None:
     forgotten = [outcomes.record(f"c/s/{n}", Fate.COMMITTED) for n in range(FATES_PER_SESSION + 1)]
     assert forgotten[:-1] == [[]] * FATES_PER_SESSION
     assert forgotten[-1] == ["c/s/0"]
+    assert outcomes.presume("c/s/0") is Fate.UNKNOWN
+    assert outcomes.presume("c/s/99") is Fate.ROLLED_BACK
+    assert outcomes.presume("c/s/named") is Fate.UNKNOWN
+
+
+def test_rollbacks_push_no_commit_out() -> None:
+    outcomes = Outcomes(["c/s/0"])
+    for number in range(1, 100):
+        assert outcomes.record(f"c/s/{number}", Fate.ROLLED_BACK) == []
+    assert outcomes.presume("c/s/0") is Fate.COMMITTED
+    assert outcomes.presume("c/s/1") is Fate.ROLLED_BACK
 
 
 def test_once_sessions_were_dropped_an_unknown_one_has_an_unknown_fate() -> None:
