@@ -71,7 +71,7 @@ def run_pair(store: Path | None, defects: tuple[str, ...]) -> None:
         stopping.set()
         changed.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
     with ExitStack() as cleanup:
         directory = store or Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="jms-conformance-pair-")))

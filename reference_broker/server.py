@@ -31,7 +31,7 @@ from reference_broker.defects import BROKER_DEFECTS, arm
 from reference_broker.ha.shared_store import POLL_SECONDS, LockError, Role, StoreLock
 from reference_broker.store.gate import Gate
 from reference_broker.store.sqlite import SqliteStore, StoreError
-from reference_broker.transport import Transport
+from reference_broker.transport import LINGER_SECONDS, Transport
 from reference_broker.wire.core.packets import MAX_FRAME
 from reference_broker.wire.listener import Welcome, WireFactory
 
@@ -129,7 +129,7 @@ class Node:
         except LockError as error:
             raise NodeError(str(error)) from error
         finally:
-            self._shut_down()
+            await self._shut_down()
         if self._failure is not None:
             raise NodeError(f"node {self._config.name}: {self._failure}") from self._failure
 
@@ -207,11 +207,14 @@ class Node:
         self._failure = error
         self._ended.set()
 
-    def _shut_down(self) -> None:
+    async def _shut_down(self) -> None:
         for server in self._servers:
             server.close()
         for transport in list(self._transports.values()):
             transport.end() if self._failure is None else transport.cut()
+        patience = time.monotonic() + LINGER_SECONDS
+        while self._transports and time.monotonic() < patience:
+            await asyncio.sleep(0.002)
         if self._gate is not None:
             self._gate.close()
         self._store.close()

@@ -16,7 +16,7 @@ SLOW_READER_BYTES = 1024 * 1024
 """Unread bytes from which on nothing more is handed out to a client (its confirmations still are)."""
 DEAD_READER_BYTES = 64 * 1024 * 1024
 """Unread bytes at which a client is cut off: it asks and does not read."""
-LINGER_SECONDS = 5.0
+LINGER_SECONDS = 2.0
 """How long a closing transport may take to get rid of its last bytes."""
 
 

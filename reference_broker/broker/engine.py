@@ -55,6 +55,8 @@ from .sessions import Consumer, Delivery, Link, Session, Transaction
 
 VERSION = 1
 """Of the command vocabulary."""
+LAST_SEQUENCE = 2**63 - 1
+"""What every store can hold."""
 
 TRANSPORT: Final = {
     ("nobody", "Connect"): "attached",
@@ -291,6 +293,8 @@ class Broker:
         session = _session(link, command.session)
         _check_queue(command.envelope.destination)
         producer, sequence = command.producer, command.sequence
+        if not 0 <= sequence <= LAST_SEQUENCE:
+            raise _Refuse(Refusal.PROTOCOL, f"sequence {sequence} is out of range")
         last = self._sequences.last(producer) if producer else 0
         if command.transaction and "uncommitted-sends-visible" not in self._defects:
             transaction = self._transaction(session, command.transaction)

@@ -72,7 +72,7 @@ class SqliteStore:
             _write_messages(connection, group)
             _write_memory(connection, group)
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, msgspec.MsgspecError, ValueError, OverflowError) as error:
             raise StoreError(f"{self._file}: {error}; what is not written is not confirmed") from error
 
     def close(self) -> None:

@@ -253,6 +253,17 @@ def test_three_nodes_one_serves_and_the_roles_move_on(tmp_path: Path) -> None:
         assert other.event("serving")["epoch"] == 3
 
 
+def test_a_backup_refuses_stomp_with_an_error_frame(tmp_path: Path) -> None:
+    stomp = ("--stomp", "127.0.0.1:0")
+    with NodeProcess(tmp_path, "a", *HA), NodeProcess(tmp_path, "b", *HA, *stomp) as backup:
+        host, port = backup.listening["stomp"]
+        with socket.create_connection((host, port), DEADLINE) as client:
+            client.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
+            said = b"".join(iter(lambda: client.recv(4096), b""))
+    assert said.startswith(b"ERROR\n")
+    assert b"does not serve" in said
+
+
 # -- clients that die ----------------------------------------------------------------------------------------
 
 
@@ -306,6 +317,26 @@ def test_a_client_that_does_not_read_holds_up_nobody_else(tmp_path: Path) -> Non
         client.consume()
         assert client.receive(1)[0].envelope.body == b"m"
         assert len(lazy.receive(200)) == 200
+
+
+def test_a_burst_that_outruns_the_disk_arrives_whole_and_an_orderly_stop_confirms_it(tmp_path: Path) -> None:
+    count = 50_000
+    sends = [
+        Send(request=number, session="s", envelope=Envelope(Address("q"), body=b"%d" % number))
+        for number in range(1, count + 1)
+    ]
+    with NodeProcess(tmp_path) as node, CoreClient(node.address) as client:
+        talk = Thread(target=client.say, args=sends)
+        talk.start()
+        confirmed = [client.hear().request for _ in range(count - 100)]
+        talk.join(DEADLINE)
+        assert node.stop() == 0
+        with suppress(EOFError, ConnectionResetError):
+            while True:
+                confirmed.append(client.hear().request)
+    assert confirmed == list(range(1, len(confirmed) + 1))
+    with NodeProcess(tmp_path) as node:
+        assert len(confirmed) <= node.event("serving")["messages"] <= count
 
 
 # -- broker pair ---------------------------------------------------------------------------------------------

@@ -298,6 +298,11 @@ def test_a_sequence_in_a_transaction_counts_once_committed(stage: Stage) -> None
     assert stage.left() == ["a"]
 
 
+@pytest.mark.parametrize("sequence", [-1, 2**63])
+def test_a_sequence_that_no_store_can_hold_is_against_the_protocol(stage: Stage, sequence: int) -> None:
+    assert refusals(stage.say(1, sequenced("a", sequence)))[0].why is Refusal.PROTOCOL
+
+
 # -- transactions --------------------------------------------------------------------------------------------
 
 
