@@ -24,7 +24,10 @@ CERTIFICATE_NAME = "certificate.json"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One requirement: its outcome, why, whose merit or fault it is, and what showed it."""
+    """One requirement: its outcome, why, whose merit or fault it is, and what showed it.
+
+    `testable` is whether the suite has a test for it; if not, being untested does not count against the product.
+    """
 
     id: str
     outcome: Outcome
@@ -40,6 +43,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     tests: tuple[Trial, ...] = ()
     findings: tuple[Finding, ...] = ()
     waiver: Waiver | None = None
+    testable: bool = True
 
 
 class InjectedFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,23 +55,25 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str = ""
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What Spark counted over all delivery logs of one acknowledge mode and one fault.
+class Tally(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What Spark counted over all delivery logs of one acknowledge mode, fault and failover profile.
 
-    `lost` are confirmed persistent sends never received. `repeated` are second deliveries that the mode allows
-    (flagged, within its bound), `duplicated` those that it does not. `indeterminate` are sends whose outcome the client
-    never learned; they count neither way.
+    `confirmed` are messages whose send was confirmed, `indeterminate` those whose sender never learned the outcome,
+    `received` distinct messages. `lost` were confirmed, must not get lost, and never came. Later copies are counted by
+    whether the mode allows them; `flags_missing` are those without the redelivered flag.
     """
 
     mode: str
     fault: str
+    failover: str = ""
     scenarios: int = 0
-    sent: int = 0
+    confirmed: int = 0
+    indeterminate: int = 0
     received: int = 0
     lost: int = 0
-    duplicated: int = 0
-    repeated: int = 0
-    indeterminate: int = 0
+    duplicates_allowed: int = 0
+    duplicates_not_allowed: int = 0
+    flags_missing: int = 0
 
 
 class FailoverTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +156,7 @@ def result(judged: Judged, *, broker: str, engine: str) -> Result:
         tests=judged.trials,
         findings=judged.findings,
         waiver=judged.waiver,
+        testable=judged.testable,
     )
 
 

@@ -133,13 +133,17 @@ def _summarise(certificate: Certificate, place: Output, console: Console) -> Non
         table.add_row(group, *(str(count) if count else "" for count in counts))
     console.print(table)
     for result in certificate.results:
-        if result.outcome not in GREEN:
+        if result.outcome not in GREEN and result.testable:
             console.print(f"{result.id} {result.outcome}: {result.detail}", markup=False, highlight=False)
+    untestable = sum(r.outcome is Outcome.UNTESTED and not r.testable for r in certificate.results)
+    if untestable:
+        console.print(f"The suite has no test yet for {untestable} of the profile's requirements: see the report.")
     for problem in certificate.problems:
         console.print(problem, markup=False)
     for tally in certificate.tallies:
-        if tally.lost or tally.duplicated:
-            console.print(f"{tally.mode} under {tally.fault}: {tally.lost} lost, {tally.duplicated} duplicated")
+        if tally.lost or tally.duplicates_not_allowed:
+            wrong = f"{tally.lost} lost, {tally.duplicates_not_allowed} duplicated"
+            console.print(f"{tally.mode} under {tally.fault}: {wrong}")
     console.print(f"{place.directory / 'report.html'}", soft_wrap=True)
     style = "bold green" if certificate.exit_status == 0 else "bold red"
     console.print(f"{certificate.broker} through {certificate.adapter}: {certificate.verdict}", style=style)

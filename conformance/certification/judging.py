@@ -62,7 +62,7 @@ def _showing(record: Record) -> Trial | Finding:
     if record.source is Source.VERDICT:
         return Finding(
             rule=record.rule,
-            scenario=record.test,
+            scenario=record.test.partition("[")[2].removesuffix("]"),
             outcome=outcome,
             requirements=record.requirements,
             messages=record.messages,

@@ -94,13 +94,13 @@ def render(certificates: Sequence[Certificate], names: Sequence[str], rows: Sequ
     columns = [
         (name, certificate, shares(certificate.results)) for name, certificate in zip(names, certificates, strict=True)
     ]
-    tallies = dict.fromkeys((t.mode, t.fault) for c in certificates for t in c.tallies)
-    by_run = [{(t.mode, t.fault): t for t in certificate.tallies} for certificate in certificates]
+    tallies = dict.fromkeys((t.mode, t.fault, t.failover) for c in certificates for t in c.tallies)
+    by_run = [{(t.mode, t.fault, t.failover): t for t in certificate.tallies} for certificate in certificates]
     return template("compare.html.j2").render(
         columns=columns,
         differing=[row for row in rows if row.differs],
         agreeing=[row for row in rows if not row.differs],
-        tallies=[(mode, fault, [run.get((mode, fault)) for run in by_run]) for mode, fault in tallies],
+        tallies=[(*key, [run.get(key) for run in by_run]) for key in tallies],
     )
 
 

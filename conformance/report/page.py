@@ -86,7 +86,7 @@ def render(certificate: Certificate) -> str:
     """The page for a certificate, as HTML."""
     return template("report.html.j2").render(
         certificate=certificate,
-        results=sorted(certificate.results, key=lambda result: OUTCOME_ORDER.index(result.outcome)),
+        results=sorted(certificate.results, key=urgency),
         shares=shares(certificate.results),
         groups=group_summaries(certificate),
         strips=strips(certificate.failover_times),
@@ -155,16 +155,24 @@ def strips(times: Sequence[FailoverTime]) -> list[Strip]:
     ]
 
 
+def urgency(result: Result) -> tuple[bool, int]:
+    """The order of requirements on the page: what did not pass first, what the suite cannot test last."""
+    return (result.outcome is Outcome.UNTESTED and not result.testable, OUTCOME_ORDER.index(result.outcome))
+
+
 def summary(certificate: Certificate) -> str:
-    """One sentence under the verdict: what stands against it, or what it rests on."""
-    total = len(certificate.results)
+    """What stands for and against the verdict, in two sentences."""
+    aside = {Outcome.NOT_APPLICABLE, Outcome.UNTESTED}
+    tested = [result for result in certificate.results if result.outcome not in aside]
     against = [
         f"{count} {WORDS[outcome]}"
         for outcome in OUTCOME_ORDER
-        if outcome is not Outcome.PASSED and (count := certificate.count(outcome))
+        if outcome not in {Outcome.PASSED, *aside} and (count := certificate.count(outcome))
     ]
-    passed = f"{certificate.count(Outcome.PASSED)} of {total} requirements passed"
-    return f"{passed}; {', '.join(against)}." if against else f"{passed}."
+    passed = f"{certificate.count(Outcome.PASSED)} of {len(tested)} tested requirements passed"
+    beside = [f"{count} {WORDS[outcome]}" for outcome in sorted(aside) if (count := certificate.count(outcome))]
+    sentence = f"{passed}; {', '.join(against)}." if against else f"{passed}."
+    return f"{sentence} Beside these, {' and '.join(beside)}." if beside else sentence
 
 
 def spell(duration: dt.timedelta) -> str:
