@@ -87,9 +87,9 @@ class SessionState:
         return self.transaction, True
 
     def name_transaction(self) -> str:
-        """A name that no other transaction of the connection has."""
+        """A name that no other transaction has; brokers bound their memory by what stands before the slash."""
         self._number += 1
-        return f"{self.id}.t{self._number}"
+        return f"{self.id}/{self._number}"
 
     def lost(self) -> None:
         """The transport is lost, and the session's state at the broker with it."""

@@ -84,17 +84,41 @@ def test_auto_acknowledges_each_message_and_prefetched_ones_come_again(network: 
     assert rest(network) == []
 
 
-@pytest.mark.parametrize(("fault", "again"), [("drop-req", ["a", "b"]), ("drop-reply", ["b"])])
-def test_an_auto_acknowledgement_in_flight_is_raised(network: Network, fault: str, again: list[str]) -> None:
+@pytest.mark.parametrize("lost", [Acknowledge, Commit])
+def test_an_auto_acknowledgement_that_was_undone_is_raised(network: Network, lost: type[Commit]) -> None:
     fill(network, "a", "b")
     with network.connect() as connection:
         connection.start()
         consumer = connection.create_session().create_consumer(QUEUE)
-        network.arm(Acknowledge, fault)
+        network.arm(lost, "drop-req")
         with pytest.raises(JMSException) as raised:
             consumer.receive(SOON)
         assert raised.value.code is Code.CALL_UNBLOCKED
-        assert [take(consumer)[0] for _ in again] == again
+        assert [take(consumer), take(consumer)[0]] == [("a", True), "b"]
+
+
+def test_an_auto_acknowledgement_that_was_done_returns_the_message(network: Network) -> None:
+    fill(network, "a", "b")
+    with network.connect() as connection:
+        told = Told(connection)
+        connection.start()
+        consumer = connection.create_session().create_consumer(QUEUE)
+        network.arm(Commit, "drop-reply")
+        assert [take(consumer)[0], take(consumer)[0]] == ["a", "b"]
+        told.restored()
+        assert [error.code for error in told.errors] == [Code.CONNECTION_LOST]
+
+
+def test_an_auto_acknowledgement_that_nobody_can_tell_of_hands_over_and_is_told(network: Network) -> None:
+    network.features -= {Feature.COMMIT_FATE}
+    fill(network, "a", "b")
+    with network.connect() as connection:
+        told = Told(connection)
+        connection.start()
+        consumer = connection.create_session().create_consumer(QUEUE)
+        network.arm(Acknowledge, "drop-req")
+        assert [take(consumer), take(consumer)] == [("a", False), ("a", True)]
+        told.wait(lambda told: [error.code for error in told.errors] == [Code.CONNECTION_LOST, Code.CALL_UNBLOCKED])
 
 
 def test_a_listeners_lost_acknowledgement_goes_to_the_exception_listener(network: Network) -> None:
