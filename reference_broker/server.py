@@ -26,7 +26,8 @@ from typing import Any
 import msgspec
 
 from reference_broker.broker.commands import BrokerAnswer, Connect, Refusal, Refused
-from reference_broker.broker.engine import Broker, HangUp, Output, Terms
+from reference_broker.broker.effects import HangUp, Output, Terms
+from reference_broker.broker.engine import Broker
 from reference_broker.defects import BROKER_DEFECTS, arm
 from reference_broker.ha.shared_store import POLL_SECONDS, LockError, Role, StoreLock
 from reference_broker.store.gate import Gate

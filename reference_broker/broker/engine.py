@@ -13,10 +13,11 @@ still arrives over the old one has no effect.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
+from .checks import Refuse, check_queue, open_session
 from .commands import (
     Acknowledge,
     AskFate,
@@ -46,7 +47,8 @@ from .commands import (
     Send,
     Settlement,
 )
-from .envelope import Address, Envelope
+from .effects import Effects, HangUp, Output, Terms
+from .envelope import Envelope
 from .ledger import EVERY, Ledger
 from .memory import Outcomes, Sequences
 from .queues import Message, Queue
@@ -69,40 +71,6 @@ TRANSPORT: Final = {
     ("gone", "another command"): "gone",
 }
 """State and event to state of a link."""
-
-
-class HangUp(msgspec.Struct, frozen=True):
-    """The transport is to be closed once everything before is written."""
-
-
-class Output(NamedTuple):
-    """Something for a transport."""
-
-    link: int
-    what: BrokerAnswer | HangUp
-
-
-class Effects(NamedTuple):
-    """What became of the commands since the last `take`; the records are one unit, durable before the outputs."""
-
-    records: list[Record]
-    outputs: list[Output]
-
-
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What the broker says of itself."""
-
-    node: str = "node"
-    epoch: int = 1
-    heartbeat_ms: int = 1000
-    """The longest interval at which it promises to send something; a client that promises a shorter one gets that."""
-
-
-class _Refuse(Exception):
-    def __init__(self, why: Refusal, reason: str) -> None:
-        super().__init__(reason)
-        self.why = why
-        self.reason = reason
 
 
 class Broker:
@@ -135,9 +103,9 @@ class Broker:
             else:
                 attached = self._links.get(link)
                 if attached is None:
-                    raise _Refuse(Refusal.PROTOCOL, "the first command of a transport is Connect, and only one")
+                    raise Refuse(Refusal.PROTOCOL, "the first command of a transport is Connect, and only one")
                 _HANDLERS[type(command)](self, attached, command, now)
-        except _Refuse as refusal:
+        except Refuse as refusal:
             self._say(link, Refused(request=command.request, why=refusal.why, reason=refusal.reason))
             if refusal.why is Refusal.PROTOCOL:
                 self.hang_up(link, now)
@@ -190,14 +158,14 @@ class Broker:
 
     def _connect(self, link: int, command: Connect) -> None:
         if link in self._links:
-            raise _Refuse(Refusal.PROTOCOL, "this transport is connected already")
+            raise Refuse(Refusal.PROTOCOL, "this transport is connected already")
         if command.version != VERSION:
-            raise _Refuse(Refusal.PROTOCOL, f"version {command.version} is not spoken here, only {VERSION}")
+            raise Refuse(Refusal.PROTOCOL, f"version {command.version} is not spoken here, only {VERSION}")
         ghost = self._by_uid.get(command.connection)
         if command.client_id is not None and any(
             other.client_id == command.client_id and other is not ghost for other in self._links.values()
         ):
-            raise _Refuse(Refusal.CLIENT_ID_IN_USE, f"client id {command.client_id!r} is in use by another connection")
+            raise Refuse(Refusal.CLIENT_ID_IN_USE, f"client id {command.client_id!r} is in use by another connection")
         if ghost is not None:
             self._detach(ghost)
             self._outputs.append(Output(ghost.number, HangUp()))
@@ -233,7 +201,7 @@ class Broker:
         if known is None:
             link.sessions[command.session] = Session(command.session, link, transacted=command.transacted)
         elif known.transacted != command.transacted:
-            raise _Refuse(Refusal.ILLEGAL_STATE, f"session {command.session!r} is open with other attributes")
+            raise Refuse(Refusal.ILLEGAL_STATE, f"session {command.session!r} is open with other attributes")
         self._done(link, command)
 
     def _close_session(self, link: Link, command: CloseSession, now: int) -> None:
@@ -253,10 +221,10 @@ class Broker:
             self._give_back(session, number, seen=seen is None or number in seen)
 
     def _open_consumer(self, link: Link, command: OpenConsumer, now: int) -> None:
-        session = _session(link, command.session)
-        _check_queue(command.source)
+        session = open_session(link, command.session)
+        check_queue(command.source)
         if command.selector:
-            raise _Refuse(Refusal.UNSUPPORTED, "this release of the reference broker has no message selectors")
+            raise Refuse(Refusal.UNSUPPORTED, "this release of the reference broker has no message selectors")
         known = link.consumers.get(command.consumer)
         if known is None:
             queue = self._ledger.queue(command.source.name)
@@ -267,7 +235,7 @@ class Broker:
         elif (known.session, known.queue.name, known.settlement) == (session, command.source.name, command.settlement):
             self._done(link, command)
         else:
-            raise _Refuse(Refusal.ILLEGAL_STATE, f"consumer {command.consumer!r} is open with other attributes")
+            raise Refuse(Refusal.ILLEGAL_STATE, f"consumer {command.consumer!r} is open with other attributes")
 
     def _close_consumer(self, link: Link, command: CloseConsumer, now: int) -> None:
         consumer = link.consumers.pop(command.consumer, None)
@@ -290,11 +258,11 @@ class Broker:
     # -- sending -------------------------------------------------------------------------------------------
 
     def _send(self, link: Link, command: Send, now: int) -> None:
-        session = _session(link, command.session)
-        _check_queue(command.envelope.destination)
+        session = open_session(link, command.session)
+        check_queue(command.envelope.destination)
         producer, sequence = command.producer, command.sequence
         if not 0 <= sequence <= LAST_SEQUENCE:
-            raise _Refuse(Refusal.PROTOCOL, f"sequence {sequence} is out of range")
+            raise Refuse(Refusal.PROTOCOL, f"sequence {sequence} is out of range")
         last = self._sequences.last(producer) if producer else 0
         if command.transaction and "uncommitted-sends-visible" not in self._defects:
             transaction = self._transaction(session, command.transaction)
@@ -325,12 +293,12 @@ class Broker:
     # -- acknowledging -------------------------------------------------------------------------------------
 
     def _acknowledge(self, link: Link, command: Acknowledge, now: int) -> None:
-        session = _session(link, command.session)
+        session = open_session(link, command.session)
         numbers = command.deliveries
         for number in numbers:
             out = session.deliveries.get(number)
             if out is None or out.pledge:
-                raise _Refuse(Refusal.ILLEGAL_STATE, f"delivery {number} is not this session's to acknowledge")
+                raise Refuse(Refusal.ILLEGAL_STATE, f"delivery {number} is not this session's to acknowledge")
         if command.transaction:
             transaction = self._transaction(session, command.transaction)
             for number in numbers:
@@ -345,16 +313,16 @@ class Broker:
         self._done(link, command)
 
     def _recover(self, link: Link, command: Recover, now: int) -> None:
-        session = _session(link, command.session)
+        session = open_session(link, command.session)
         self._done(link, command)
         self._start_over(session, frozenset(command.delivered))
 
     def _return(self, link: Link, command: Return, now: int) -> None:
-        session = _session(link, command.session)
+        session = open_session(link, command.session)
         for number in command.deliveries:
             out = session.deliveries.get(number)
             if out is None or out.pledge:
-                raise _Refuse(Refusal.ILLEGAL_STATE, f"delivery {number} is not this session's to give back")
+                raise Refuse(Refusal.ILLEGAL_STATE, f"delivery {number} is not this session's to give back")
         for number in command.deliveries:
             self._give_back(session, number, seen=True)
         self._done(link, command)
@@ -376,24 +344,24 @@ class Broker:
     # -- transactions --------------------------------------------------------------------------------------
 
     def _begin(self, link: Link, command: Begin, now: int) -> None:
-        self._transaction(_session(link, command.session), command.transaction)
+        self._transaction(open_session(link, command.session), command.transaction)
         self._done(link, command)
 
     def _transaction(self, session: Session, name: str) -> Transaction:
         transaction = session.transactions.get(name)
         if transaction is None:
             if self._outcomes.recall(name) is not None:
-                raise _Refuse(Refusal.ROLLED_BACK, f"transaction {name!r} is over; begin another")
+                raise Refuse(Refusal.ROLLED_BACK, f"transaction {name!r} is over; begin another")
             transaction = session.transactions[name] = Transaction(name)
         return transaction
 
     def _commit(self, link: Link, command: Commit, now: int) -> None:
-        session = _session(link, command.session)
+        session = open_session(link, command.session)
         transaction = session.transactions.pop(command.transaction, None)
         if transaction is not None:
             self._carry_out(session, transaction, now)
         elif self._outcomes.recall(command.transaction) is not Fate.COMMITTED:
-            raise _Refuse(Refusal.ROLLED_BACK, f"transaction {command.transaction!r} is not open here: it is undone")
+            raise Refuse(Refusal.ROLLED_BACK, f"transaction {command.transaction!r} is not open here: it is undone")
         self._done(link, command)
 
     def _carry_out(self, session: Session, transaction: Transaction, now: int) -> None:
@@ -414,7 +382,7 @@ class Broker:
         self._remember(transaction.name, Fate.COMMITTED)
 
     def _rollback(self, link: Link, command: Rollback, now: int) -> None:
-        session = _session(link, command.session)
+        session = open_session(link, command.session)
         transaction = session.transactions.pop(command.transaction, None)
         if transaction is not None:
             self._undo(transaction)
@@ -495,21 +463,6 @@ class Broker:
     def _done(self, link: Link, command: Command) -> None:
         if command.request:
             self._outputs.append(Output(link.number, Done(request=command.request)))
-
-
-def _session(link: Link, name: str) -> Session:
-    session = link.sessions.get(name)
-    if session is None:
-        raise _Refuse(Refusal.ILLEGAL_STATE, f"session {name!r} is not open on this transport")
-    return session
-
-
-def _check_queue(address: Address) -> None:
-    if address.topic or address.temporary:
-        kind = "temporary destinations" if address.temporary else "topics"
-        raise _Refuse(Refusal.UNSUPPORTED, f"this release of the reference broker has no {kind}")
-    if not address.name:
-        raise _Refuse(Refusal.INVALID_DESTINATION, "a queue needs a name")
 
 
 _HANDLERS: dict[type[Command], Callable[[Broker, Link, Any, int], None]] = {

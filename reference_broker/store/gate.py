@@ -19,7 +19,7 @@ from threading import Thread
 from time import sleep
 from typing import Final, Protocol
 
-from reference_broker.broker.engine import Effects, Output
+from reference_broker.broker.effects import Effects, Output
 
 from .group import Group
 from .sqlite import StoreError

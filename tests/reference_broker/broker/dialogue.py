@@ -13,7 +13,8 @@ from reference_broker.broker.commands import (
     Refused,
     Send,
 )
-from reference_broker.broker.engine import Broker, HangUp, Terms
+from reference_broker.broker.effects import HangUp, Terms
+from reference_broker.broker.engine import Broker
 from reference_broker.broker.envelope import Address, Envelope
 from reference_broker.broker.records import StoredMessage, StoredState
 from reference_broker.store.group import Group

@@ -27,7 +27,7 @@ from reference_broker.broker.commands import (
     Send,
     Settlement,
 )
-from reference_broker.broker.engine import HangUp
+from reference_broker.broker.effects import HangUp
 from reference_broker.broker.envelope import Address
 
 from .dialogue import Stage, bodies, deliveries, flags, message, refusals

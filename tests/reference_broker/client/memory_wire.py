@@ -33,7 +33,8 @@ from reference_broker.broker.commands import (
     Rollback,
     Send,
 )
-from reference_broker.broker.engine import Broker, Terms
+from reference_broker.broker.effects import Terms
+from reference_broker.broker.engine import Broker
 from reference_broker.client.connection import FailoverConnection, FailoverConnectionFactory
 from reference_broker.client.core_driver import REFUSALS
 from reference_broker.client.core_messages import to_address, to_envelope, to_message

@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 
 from reference_broker.broker.commands import Done
-from reference_broker.broker.engine import Effects, Output
+from reference_broker.broker.effects import Effects, Output
 from reference_broker.broker.envelope import Address, Envelope
 from reference_broker.broker.records import Put, Record, Remove
 from reference_broker.store.gate import Gate
