@@ -165,7 +165,7 @@ class CoreDriver(WireDriver):
 
     def close(self) -> None:
         """Say farewell, and release everything."""
-        if self._cause is None and self._socket is not None:
+        if self._cause is None and self._socket is not None and self._can_write(self._socket):
             try:
                 self._ask(Disconnect(), FAREWELL)
             except (TransportLost, JMSException) as error:
@@ -317,6 +317,18 @@ class CoreDriver(WireDriver):
         numbered = not isinstance(command, Ping)
         self._packets += numbered
         transport.sendall(encode(ClientPacket(self._packets if numbered else 0, self._processed, command)))
+
+    def _can_write(self, transport: socket.socket) -> bool:
+        """Whether a farewell can be said without waiting for a peer that does not read any more."""
+        if not self._writing.acquire(timeout=FAREWELL):
+            return False
+        try:
+            return bool(select.select((), (transport,), (), FAREWELL)[1])
+        except (OSError, ValueError) as error:
+            log.debug("the socket was gone already: %s", error)
+            return False
+        finally:
+            self._writing.release()
 
     def _check_alive(self) -> None:
         if self._cause is not None:
