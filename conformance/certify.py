@@ -127,9 +127,10 @@ def _run(place: Output, options: list[str], workers: int, console: Console) -> R
 
 
 def _summarise(certificate: Certificate, place: Output, console: Console) -> None:
-    table = Table("group", *(str(outcome) for outcome in Outcome), title=_title(certificate))
+    met = [outcome for outcome in Outcome if certificate.count(outcome)]
+    table = Table("group", *(str(outcome) for outcome in met), title=_title(certificate))
     for group in dict.fromkeys(result.group for result in certificate.results):
-        counts = [sum(r.outcome is o for r in certificate.results if r.group == group) for o in Outcome]
+        counts = [sum(r.outcome is o for r in certificate.results if r.group == group) for o in met]
         table.add_row(group, *(str(count) if count else "" for count in counts))
     console.print(table)
     for result in certificate.results:
