@@ -13,7 +13,8 @@ without effect on the broker becomes Ping, so that its RECEIPT keeps its place.
 
 Deliveries. `ack:auto` is Settlement.ON_SEND. Otherwise a delivery is *with the client* until ACK, NACK, the end of its
 subscription or of the connection. What the client has been sent it may have seen: NACK and UNSUBSCRIBE give it back
-flagged redelivered. `client` acknowledges all of the subscription up to the message named; that is computed here.
+flagged redelivered; an UNSUBSCRIBE that lists in `jms-delivered` what its application has seen gives only that back
+flagged. `client` acknowledges all of the subscription up to the message named; that is computed here.
 
 Transactions are kept here until COMMIT and then carried out by the broker in one piece. The specification does not tie
 deliveries to transactions: after ABORT what it had acknowledged is with the client again, and is not sent again unless
@@ -238,6 +239,9 @@ class StompConnection:
         if given is None:
             given = _need(frame, "destination" if self._version == "1.0" else "id")
         subscription = self._subscriptions.close(given)
+        seen = frame.headers.get("jms-delivered")
+        if seen is not None:
+            self._subscriptions.unseen_but(subscription, seen.split(","))
         return subscription.end(SESSION, self._request(frame))
 
     def _ack(self, frame: Frame) -> list[ClientCommand]:

@@ -81,6 +81,10 @@ class Subscriptions:
             self._holders[number] = subscription
         return subscription
 
+    def unseen_but(self, subscription: Subscription, names: Iterable[str]) -> None:
+        """Of what is with the client its application has seen only these: the rest goes back as never delivered."""
+        subscription.unsettled &= {int(n) for name in names if (n := name.removeprefix(self._prefix)).isdecimal()}
+
     def forget(self, numbers: Iterable[int]) -> None:
         """These are settled for good."""
         for number in numbers:
