@@ -82,9 +82,9 @@ def tallies_table(verdict: Verdict) -> Table:
     table = Table(title="Messages")
     counted = ("scenarios", "confirmed", "unknown", "received", "lost", "repeats", "forbidden", "unflagged")
     for column in ("mode", "fault", "failover"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for column in counted:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", overflow="fold")
     for tally in verdict.tallies:
         counts = (
             tally.scenarios,

@@ -56,7 +56,7 @@ def spark_session() -> Iterator[SparkSession]:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second that only judging needs
 
-        yield SparkSession.builder.getOrCreate()
+        yield SparkSession.builder.config("spark.executorEnv.PYTHONPATH", _python_path()).getOrCreate()
         return
     java = find_java()
     scratch = Path(tempfile.mkdtemp(prefix="jms-conformance-spark-"))
@@ -179,8 +179,6 @@ def _settings(scratch: Path) -> list[tuple[str, str]]:
         "-XX:-UsePerfData",
         "-Xshare:auto",
     )
-    package_root = str(Path(__file__).resolve().parent.parent)
-    python_path = os.pathsep.join(filter(None, (package_root, os.environ.get("PYTHONPATH", ""))))
     return [
         ("spark.app.name", "jms-conformance"),
         ("spark.master", f"local[{max(1, min(os.cpu_count() or 1, 8))}]"),
@@ -196,7 +194,7 @@ def _settings(scratch: Path) -> list[tuple[str, str]]:
         ("spark.sql.shuffle.partitions", "2"),
         ("spark.sql.files.openCostInBytes", "65536"),
         ("spark.pyspark.python", sys.executable),
-        ("spark.executorEnv.PYTHONPATH", python_path),
+        ("spark.executorEnv.PYTHONPATH", _python_path()),
     ]
 
 
@@ -219,6 +217,12 @@ def _signals_unwind() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, interrupt)
         signal.signal(signal.SIGTERM, before)
+
+
+def _python_path() -> str:
+    """Where Spark's workers find this package."""
+    package_root = str(Path(__file__).resolve().parent.parent)
+    return os.pathsep.join(filter(None, (package_root, os.environ.get("PYTHONPATH", ""))))
 
 
 def _tail(output: Path, lines: int = 20) -> str:
