@@ -112,18 +112,22 @@ def test_failure_inside_the_listener_is_told_and_the_message_comes_again(scene: 
     queue = scene.queue()
     client = scene.connect(listening=True)
     seen: list[Message] = []
-    again = threading.Event()
+    inside, broken, again = threading.Event(), threading.Event(), threading.Event()
 
     def on_message(message: Message) -> None:
         seen.append(message)
         if len(seen) == 1:
-            scene.strike()
-            scene.await_loss(client)
+            inside.set()
+            broken.wait()
         else:
             again.set()
 
     client.create_session().create_consumer(queue).message_listener = on_message
     sent = scene.send(queue)[0]
+    await_condition(inside.is_set, "the listener is called", scene.patience.delivery)
+    scene.strike()
+    scene.await_loss(client)
+    broken.set()
     await_condition(lambda: bool(client.notifications), "the ExceptionListener hears of it", scene.patience.detection)
 
     if scene.recreates:
