@@ -66,6 +66,12 @@ BROKER_DEFECTS: tuple[Defect, ...] = (
         ("ACK-CLIENT-01",),
     ),
     Defect(
+        "acknowledge-takes-prefetched",
+        "broker.engine, acknowledge",
+        "An acknowledgement consumes all that the session was sent, whether or not the application has received it.",
+        ("ACK-CLIENT-01",),
+    ),
+    Defect(
         "repeated-send-stored-again",
         "broker.engine, send",
         "The sequence of a producer is ignored: a repeated send is stored twice.",
@@ -167,6 +173,60 @@ CLIENT_DEFECTS: tuple[Defect, ...] = (
         "client.settlement, recover",
         "recover() after a failover does nothing: the next acknowledge() raises although the session was recovered.",
         ("ACK-CLIENT-08",),
+    ),
+    Defect(
+        "prefetched-makes-session-dirty",
+        "client.session, loss of the transport",
+        "A CLIENT session with prefetched messages becomes stale although the application holds none.",
+        ("ACK-CLIENT-02",),
+    ),
+    Defect(
+        "clean-session-goes-stale",
+        "client.session_state, loss",
+        "Every CLIENT session becomes stale by a failover, whatever it holds.",
+        ("ACK-CLIENT-09", "ACK-CLIENT-15", "ACK-CLIENT-02"),
+    ),
+    Defect(
+        "stale-error-recovers-nothing",
+        "client.settlement, acknowledge",
+        "acknowledge() of a dirty session raises and leaves what was received since the failover where it is.",
+        ("ACK-CLIENT-06", "ACK-CLIENT-05"),
+    ),
+    Defect(
+        "error-of-failover-raised-again",
+        "client.session_state, reported",
+        "The session stays stale, or rollback-only, after the application was told so.",
+        ("ACK-CLIENT-07", "TX-06"),
+    ),
+    Defect(
+        "old-message-acknowledges-new",
+        "client.session_state, acknowledge",
+        "acknowledge() by a message from before a failover acknowledges what was received after it.",
+        ("ACK-CLIENT-10",),
+    ),
+    Defect(
+        "interrupted-acknowledge-succeeds",
+        "client.settlement, acknowledge",
+        "An acknowledge() that was in flight at the loss returns as if it had been done.",
+        ("ACK-CLIENT-12",),
+    ),
+    Defect(
+        "clean-transaction-doomed",
+        "client.session_state, loss",
+        "Every transacted session becomes rollback-only by a failover, whatever it has done.",
+        ("TX-04",),
+    ),
+    Defect(
+        "rollback-leaves-transaction-doomed",
+        "client.settlement, rollback",
+        "rollback() after a failover does nothing: the next commit() raises although the transaction is a new one.",
+        ("TX-07",),
+    ),
+    Defect(
+        "restored-session-commits-by-itself",
+        "client.producer",
+        "After a failover the sends of a transacted session are in no transaction.",
+        ("TX-12", "TX-05"),
     ),
     Defect(
         "interrupted-send-resent-unprotected",

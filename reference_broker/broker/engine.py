@@ -307,6 +307,8 @@ class Broker:
         else:
             if "acknowledge-takes-one" in self._defects:
                 numbers = numbers[:1]
+            elif "acknowledge-takes-prefetched" in self._defects:
+                numbers = tuple(session.deliveries)
             noted = "acknowledgement-not-stored" not in self._defects
             for number in numbers:
                 self._ledger.consume(session.deliveries.pop(number).message, noted=noted)

@@ -125,7 +125,8 @@ class FailoverProducer(MessageProducer):
         if "parked-send-dropped" in engine.defects and not engine.valve.is_open:
             engine.valve.wait_until_settled()
             return
-        if session.transacted:
+        restored_badly = "restored-session-commits-by-itself" in engine.defects and engine.machine.epoch > 1
+        if session.transacted and not restored_badly:
             # Whatever becomes of the first try, its transaction is rollback-only: repeating it harms nobody (TX-14).
             engine.call(session.id, Operation.SEND, lambda link: self._in_transaction(link, message), protected=True)
         elif message.delivery_mode is DeliveryMode.NON_PERSISTENT:

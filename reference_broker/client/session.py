@@ -233,6 +233,8 @@ class FailoverSession(Session):
     def transport_lost(self) -> None:
         """What was held is stale, what was prefetched is dropped (ACK-AUTO-09, ACK-CLIENT-03)."""
         self.state.lost()
+        if "prefetched-makes-session-dirty" in self.engine.defects:
+            self.state.stale |= any(len(consumer.inbox) for consumer in self.consumers.values())
         for consumer in self.consumers.values():
             if "prefetched-survives-failover" in self.engine.defects:
                 consumer.inbox.reset_credit()

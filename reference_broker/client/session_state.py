@@ -94,9 +94,9 @@ class SessionState:
     def lost(self) -> None:
         """The transport is lost, and the session's state at the broker with it."""
         if self.transacted:
-            self.doomed |= bool(self.held or self.transaction)
+            self.doomed |= bool(self.held or self.transaction) or "clean-transaction-doomed" in self._defects
         elif self.mode is AcknowledgeMode.CLIENT:
-            self.stale |= bool(self.held)
+            self.stale |= bool(self.held) or "clean-session-goes-stale" in self._defects
         self._start_over()
 
     def moved(self, epoch: int) -> None:
@@ -117,7 +117,8 @@ class SessionState:
 
     def reported(self) -> None:
         """The application was told that the outcome of its acknowledge() or commit() is what it is: clean again."""
-        self.stale = self.doomed = False
+        if "error-of-failover-raised-again" not in self._defects:
+            self.stale = self.doomed = False
 
     def finished(self) -> None:
         """The transaction ended with a commit; the next one starts by itself (TX-01)."""
@@ -136,7 +137,7 @@ class SessionState:
             if "stale-acknowledge-succeeds" not in self._defects:
                 return Decision(Verdict.STALE, tuple(self.held))
             self.stale = False
-        elif epoch != self.epoch:
+        elif epoch != self.epoch and "old-message-acknowledges-new" not in self._defects:
             return Decision(Verdict.FOREIGN)
         return Decision(Verdict.PROCEED, tuple(self.held)) if self.held else Decision(Verdict.NOTHING)
 

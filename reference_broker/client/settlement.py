@@ -128,7 +128,8 @@ class Settlement:
                         "the message was received before a failover and will come again: nothing was acknowledged"
                     )
                 case Verdict.STALE:
-                    self._clean(link, decision.deliveries)
+                    left_out = "stale-error-recovers-nothing" in self._engine.defects
+                    self._clean(link, () if left_out else decision.deliveries)
                     raise StaleSessionException(
                         "the session held unacknowledged messages at a failover: they, and all received since, will be "
                         "delivered again; the session has been recovered"
@@ -137,6 +138,8 @@ class Settlement:
                 self._acknowledge(link, decision.deliveries, "", confirm=True)
             except TransportLost as cause:
                 self._reported()
+                if "interrupted-acknowledge-succeeds" in self._engine.defects:
+                    return
                 raise self._engine.unblocked(Operation.ACKNOWLEDGE, cause) from cause
             with self._engine.lock:
                 self._state.settled(decision.deliveries)
@@ -181,6 +184,8 @@ class Settlement:
             link, decision = self._decide(
                 passage, lambda: Decision(Verdict.PROCEED, tuple(self._state.held), self._state.transaction)
             )
+            if "rollback-leaves-transaction-doomed" in self._engine.defects and self._state.doomed:
+                return
             self._undo(link, decision)
 
     def acknowledge_in_transaction(self, link: Link, transaction: str, deliveries: tuple[Delivery, ...]) -> None:

@@ -53,6 +53,14 @@ def _acknowledge_takes_one(stage: Stage) -> bool:
     return stage.left() == ["b"]
 
 
+def _acknowledge_takes_prefetched(stage: Stage) -> bool:
+    stage.send(1, "a", "b")
+    stage.consume(1)
+    stage.acknowledge(1, 1)
+    stage.lose(1)
+    return stage.left() == []
+
+
 def _repeated_send_stored_again(stage: Stage) -> bool:
     command = Send(session="s", envelope=message("a"), producer="p", sequence=1)
     stage.say(1, command, command)
