@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from reference_broker.client.connection import FailoverConnection
 from reference_broker.client.events import FailoverEvent, FailoverEventKind
-from reference_broker.jms import JMSException
+from reference_broker.jms import Code, JMSException
 
 
 class Told:
@@ -35,4 +35,9 @@ class Told:
             assert self._changed.wait_for(lambda: condition(self), 10), f"{self.events}, {self.errors}"
 
     def restored(self, times: int = 1) -> None:
+        """So many failovers are completed, and their losses, which another thread tells, have been heard of."""
+        self.completed(times)
+        self.wait(lambda told: sum(error.code is Code.CONNECTION_LOST for error in told.errors) >= times)
+
+    def completed(self, times: int = 1) -> None:
         self.wait(lambda told: told.events.count(FailoverEventKind.FAILOVER_COMPLETED) >= times)

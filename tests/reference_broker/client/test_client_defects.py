@@ -137,7 +137,7 @@ def test_notifications(network: Network, defect: str, times: int) -> None:
     connection = wrong(network, defect)
     told = Told(connection)
     network.cut()
-    told.restored()
+    told.completed()
     connection.close()
     assert [error.code for error in told.errors] == [Code.CONNECTION_LOST] * times
 
