@@ -17,7 +17,7 @@ class GiveBack(StrEnum):
     UNSUBSCRIBE = "unsubscribe"
     """UNSUBSCRIBE gives them back."""
     NACK = "nack"
-    """UNSUBSCRIBE leaves them with the connection; NACK gives a message back to its place."""
+    """UNSUBSCRIBE leaves them with the connection; NACK gives a message back to its place. RabbitMQ's way."""
 
 
 class StompDialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,6 +54,8 @@ class StompDialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Refusals of CONNECT that mean: try another address (HA-SS-12)."""
     refused_credentials: str = r"(?i)access refused|password|credential|authenti|authori[sz]|not allowed"
     """Refusals of CONNECT that repeating does not cure."""
+    stray: str = ""
+    """ERROR frames for a delivery that met its subscription ended; the group is the subscription's id."""
     closing: str = r"(?i)CONNECTION_FORCED|shut ?down|server.*clos|being stopped|stopped"
     """ERROR frames that announce the end of the transport and answer no operation (DET-07)."""
 

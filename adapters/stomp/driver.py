@@ -88,12 +88,16 @@ class StompDriver(WireDriver):
         self._listener = listener
         self._dialect = dialect
         self._call_timeout = call_timeout
-        self._transport = StompTransport(dialect, heartbeat, self._arrived, listener.lost)
+        self._transport = StompTransport(dialect, heartbeat, self._arrived, listener.lost, self._strayed)
         self._lock = threading.Lock()
         """Guards what both callers and the reader touch: sessions and subscriptions."""
         self._sessions: dict[str, _Session] = {}
         self._subscriptions: dict[str, _Subscription] = {}
         self._numbers = itertools.count(1)
+        self._ended: dict[str, _Subscription] = {}
+        """Subscriptions whose messages are being given back."""
+        self._tag = 0
+        """RabbitMQ's number of the last delivery."""
         self._connection = ""
         features = set()
         if dialect.delivery_count_header:
@@ -273,6 +277,8 @@ class StompDriver(WireDriver):
                 headers["jms-delivered"] = ",".join(ack for ack in subscription.outstanding if ack in seen)
 
             def ended(subscription: _Subscription = subscription) -> None:
+                if self._dialect.give_back is GiveBack.NACK:
+                    self._ended[subscription.id] = subscription
                 self._forget(subscription)
                 if subscription is last and restarts:
                     self._listener.restarted(restarts)
@@ -280,14 +286,14 @@ class StompDriver(WireDriver):
             self._transport.ask("UNSUBSCRIBE", headers, timeout=timeout, at_answer=ended)
         if self._dialect.give_back is GiveBack.NACK:
             for subscription in old:
-                if subscription.outstanding:
-                    self._refuse_all(subscription, timeout)
+                self._refuse_all(subscription, timeout)
 
     def _refuse_all(self, subscription: _Subscription, timeout: float | None) -> None:
         """NACK what the ended subscription has left with the connection.
 
         RabbitMQ finds an ended subscription's deliveries by its id, so one of that id is made on a queue that nobody
-        sends to. Refusing before UNSUBSCRIBE would have it send the same messages to the old subscription again.
+        sends to. Refusing before UNSUBSCRIBE would have it send the same messages to the old subscription again. When
+        that SUBSCRIBE is answered, the strays have been reported: they were on their way before UNSUBSCRIBE was done.
         """
         nowhere = {"durable": "false", "auto-delete": "true", "exclusive": "true"}
         queue = f"/queue/{self._connection}-nowhere-{subscription.id}"
@@ -296,10 +302,9 @@ class StompDriver(WireDriver):
             {"id": subscription.id, "destination": queue, "ack": "client-individual", **nowhere},
             timeout=timeout,
         )
-        *most, final = subscription.outstanding
-        for ack in most:
+        for ack in subscription.outstanding:
             self._transport.write("NACK", {"id": ack})
-        self._transport.ask("NACK", {"id": final}, timeout=timeout)
+        self._ended.pop(subscription.id, None)
         self._transport.ask("UNSUBSCRIBE", {"id": subscription.id, "destination": queue}, timeout=timeout)
 
     def _subscribe(self, session: _Session, spec: ConsumerSpec, timeout: float | None) -> None:
@@ -354,14 +359,26 @@ class StompDriver(WireDriver):
     def _arrived(self, headers: Headers, body: bytes) -> None:
         with self._lock:
             subscription = self._subscriptions.get(headers.get("subscription", ""))
+            ack = headers.get("ack") or headers.get("message-id", "")
+            self._tag = _tag_of(ack)
             if subscription is None:
                 return  # sent before deliveries started over
-            ack = headers.get("ack") or headers.get("message-id", "")
             subscription.outstanding[ack] = None
             if subscription.closed:
                 return
         message = received(headers, body, self._dialect)
         self._listener.delivered(Delivery(subscription.spec.id, Token(subscription.id, ack), message))
+
+    def _strayed(self, id: str) -> None:
+        """RabbitMQ has thrown away a MESSAGE because its subscription has ended, yet counts it as with this connection.
+
+        It names deliveries `T_SUBSCRIPTION@@SESSION@@TAG` with consecutive tags, which is how to give this one back.
+        """
+        with self._lock:
+            self._tag += 1
+            subscription = self._ended.get(id)
+            if subscription is not None:
+                subscription.outstanding[f"T_{id}@@{self._transport.session}@@{self._tag}"] = None
 
     def _session(self, id: str) -> _Session:
         self._transport.check()
@@ -370,6 +387,11 @@ class StompDriver(WireDriver):
         if session is None:
             raise IllegalStateException(f"session {id!r} is not open on this transport")
         return session
+
+
+def _tag_of(ack: str) -> int:
+    tag = ack.rpartition("@@")[2]
+    return int(tag) if tag.isdecimal() else 0
 
 
 def _tokens(deliveries: Sequence[Delivery]) -> list[Token]:

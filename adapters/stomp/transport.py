@@ -50,7 +50,10 @@ class _Request:
 
 
 class StompTransport(stomp.ConnectionListener):  # type: ignore[misc]
-    """One transport; `delivered` gets each MESSAGE, `lost` the end, both on the reader's thread."""
+    """One transport; what it reports, it reports on the reader's thread.
+
+    `delivered` gets each MESSAGE, `lost` the end, `stray` the id of a subscription that a message came too late for.
+    """
 
     def __init__(
         self,
@@ -58,11 +61,13 @@ class StompTransport(stomp.ConnectionListener):  # type: ignore[misc]
         heartbeat: float,
         delivered: Callable[[Headers, bytes], None],
         lost: Callable[[TransportLost], None],
+        stray: Callable[[str], None],
     ) -> None:
         self._dialect = dialect
         self._beat = round(heartbeat * 1000)
         self._delivered = delivered
         self._report_lost = lost
+        self._stray = stray
         self._connection: Any = None
         self._reader: threading.Thread | None = None
         self._state = threading.Lock()
@@ -72,6 +77,8 @@ class StompTransport(stomp.ConnectionListener):  # type: ignore[misc]
         self._cause: TransportLost | None = None
         self._mid_frame = False
         self.heard = time.monotonic()
+        self.session = ""
+        """The broker's name for this connection."""
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -183,6 +190,7 @@ class StompTransport(stomp.ConnectionListener):  # type: ignore[misc]
 
     def on_connected(self, frame: Any) -> None:
         """The handshake is complete."""
+        self.session = frame.headers.get("session", "")
         self._handshake.done.set()
 
     def on_receipt(self, frame: Any) -> None:
@@ -210,6 +218,9 @@ class StompTransport(stomp.ConnectionListener):  # type: ignore[misc]
         if not self._handshake.done.is_set():
             self._handshake.error = self._refused(reason, refusal)
             self._handshake.done.set()
+            return
+        if self._dialect.stray and (stray := re.search(self._dialect.stray, reason)):
+            self._stray(stray[1])
             return
         with self._state:
             receipt = frame.headers.get("receipt-id")

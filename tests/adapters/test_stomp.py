@@ -200,3 +200,27 @@ def test_a_listener_gets_all_in_order(connection: Connection, queue: Queue) -> N
     put(connection, queue, 20)
     assert done.wait(WAIT / 1000)
     assert got == [str(number) for number in range(20)]
+
+
+def test_a_kill_of_the_live_node_loses_nothing_and_repeats_nothing(queue: Queue) -> None:
+    definition = load_definition("reference")
+    adapter = make_adapter("stomp", definition.adapter_settings("stomp"))
+    with Cluster(definition) as cluster:
+        cluster.await_serving()
+        options = ClientOptions(endpoints=cluster.endpoints("stomp"), initial_connect_attempts=3)
+        with adapter.connection_factory(options).create_connection() as connection:
+            connection.start()
+            put(connection, queue, 5)
+            session = connection.create_session(acknowledge_mode=AcknowledgeMode.CLIENT)
+            consumer = session.create_consumer(queue)
+            message = consumer.receive(WAIT)
+            assert message is not None
+            message.acknowledge()
+            assert take(consumer, 1) == texts(1)
+            cluster.kill_live()
+            cluster.await_serving()
+            put(connection, queue, 1)
+            session.recover()
+            after = take(consumer, 5)
+            assert [text for text, _ in after] == ["1", "2", "3", "4", "0"]
+            assert after[0][1]  # it had been seen (ACK-AUTO-03)
