@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.calls import Call
+from fixtures.crowd import let_go, sends_held_back
 from fixtures.recording import RecordedConnection
 from fixtures.scene import Scene
 from fixtures.waiting import await_condition, await_quiet
@@ -55,26 +55,10 @@ def given_up(scene: Scene, client: RecordedConnection) -> JMSException:
     return final()[0]
 
 
-def sends_at_work(scene: Scene, client: RecordedConnection, count: int) -> list[Call[None]]:
-    """One send on each of so many sessions, all waiting for a broker whom their requests do not reach."""
-    queue = scene.queue()
-    producers = [client.create_session().create_producer(queue) for _ in range(count)]
-    messages = [scene.message() for _ in producers]
-    for link in scene.links:
-        link.hold_requests()
-    calls = [
-        scene.call(lambda p=producer, m=message: p.send(m), f"the send of session {number}")  # type: ignore[misc]
-        for number, (producer, message) in enumerate(zip(producers, messages, strict=True), 1)
-    ]
-    await_quiet(lambda: not all(c.pending for c in calls), "a send returns unconfirmed", scene.patience.quiet)
-    return calls
-
-
 def lose(scene: Scene, client: RecordedConnection) -> None:
     """The whole episode, with the requests that were held going nowhere."""
     scene.strike()
-    for link in scene.links:
-        link.release()
+    let_go(scene)
     told(scene, client, 1)
     scene.heal()
     if scene.recreates:
@@ -86,7 +70,7 @@ def lose(scene: Scene, client: RecordedConnection) -> None:
 def test_each_loss_is_told_once(scene: Scene) -> None:
     """Twenty sessions at work when the transport is lost: the listener is called once."""
     client = scene.connect(listening=True, producer_sequences=False)
-    calls = sends_at_work(scene, client, SESSIONS)
+    calls = sends_held_back(scene, client, scene.queue(), SESSIONS)
 
     lose(scene, client)
 
