@@ -117,7 +117,7 @@ BROKER_DEFECTS: tuple[Defect, ...] = (
         "takeover-swaps-order",
         "broker.ledger, load",
         "A takeover swaps each message with its neighbour.",
-        ("ORD-06", "ORD-01"),
+        ("ORD-02", "ORD-04"),
     ),
     Defect(
         "nonpersistent-twice",
@@ -129,7 +129,7 @@ BROKER_DEFECTS: tuple[Defect, ...] = (
         "prefetched-lost-with-link",
         "broker.engine, loss of a link",
         "What a client held when its transport broke is taken as consumed.",
-        ("ACK-AUTO-09", "TX-19"),
+        ("MSG-11", "ACK-AUTO-09"),
     ),
     Defect(
         "dead-client-keeps-its-messages",

@@ -226,6 +226,8 @@ def test_prefetched_messages_come_again_in_order(scene: Scene) -> None:
 
     rest = uids(scene.take(next_consumer(scene, consumer, queue), 17))
     assert rest == sent[3:], f"after 3 of 20 the sequence must go on unbroken; it went on as {rest}"
+    twice = uids(scene.drain_after_closing(queue, client))
+    assert not twice, f"prefetched copies of the dead broker were handed out, and came again from the new one: {twice}"
 
 
 @pytest.mark.requirement("ACK-AUTO-11", faults=("kill-live",), profiles=("RC", "NF"))

@@ -1,4 +1,4 @@
-"""MSG-10, MSG-11, ORD-04: what a stream of messages may lose, repeat or reorder while brokers die.
+"""MSG-10, MSG-11, MSG-15, ORD-04: what a stream of messages may lose, repeat or reorder while brokers die.
 
 The other chapters stop the world at one protocol moment. Here it goes on: one client sends and one consumes while the
 fault strikes in the middle, once for each acknowledge mode. The tests themselves only see to it that messages flow
@@ -13,9 +13,10 @@ import pytest
 
 from fixtures.calls import Call
 from fixtures.recording import RecordedConsumer, RecordedProducer, RecordedSession
+from fixtures.recording.journal import digest_of
 from fixtures.scene import Scene
 from fixtures.waiting import await_condition
-from reference_broker.jms import AcknowledgeMode, DeliveryMode, JMSException, Message, Queue
+from reference_broker.jms import AcknowledgeMode, DeliveryMode, JMSException, JMSType, Message, Queue
 
 MODES = (
     AcknowledgeMode.AUTO,
@@ -120,6 +121,42 @@ def stream_through_a_fault(scene: Scene, queue: Queue, mode: AcknowledgeMode, de
 def test_persistent_stream(scene: Scene, mode: AcknowledgeMode) -> None:
     """Every persistent message whose send returned is delivered; repeats are flagged; order holds."""
     stream_through_a_fault(scene, scene.queue(), mode, DeliveryMode.PERSISTENT)
+
+
+@pytest.mark.requirement("MSG-15", faults=("kill-live",), profiles=("RC", "NF"))
+def test_bodies_survive_the_broker_that_took_them(scene: Scene) -> None:
+    """Each kind of body is delivered by the node that takes over as it was sent, byte for byte."""
+    queue = scene.queue()
+    client = scene.connect()
+    session = client.create_session()
+    producer = session.create_producer(queue)
+    sent = bodies(session)
+    for message in sent:
+        producer.send(message)
+
+    scene.fail_over(client)
+
+    came = {scene.uid(message): message for message in scene.drain(queue)}
+    for message in sent:
+        copy = came.get(scene.uid(message))
+        assert copy is not None, f"the {type(message).__name__} was confirmed and is gone"
+        assert type(copy) is type(message), f"sent as {type(message).__name__}, delivered as {type(copy).__name__}"
+        assert digest_of(copy) == digest_of(message), f"the body of the {type(message).__name__} came changed"
+
+
+def bodies(session: RecordedSession) -> list[Message]:
+    """A message of each kind, with a body that a careless codec would spoil."""
+    octets = session.create_bytes_message()
+    octets.write(bytes(range(256)) * 4)
+    table = session.create_map_message()
+    table.set("truth", True)
+    table.set("number", -(2**31), JMSType.INT)
+    table.set("text", "nul \0 and ü")
+    series = session.create_stream_message()
+    for value in (1, 2.5, "three", None, b"\x00\xff"):
+        series.write(value)
+    text = session.create_text_message("line\nend : \\ \r \u20ac \U0001f642")
+    return [session.create_message(), text, octets, table, series, session.create_object_message({"a": [1, 2]})]
 
 
 @pytest.mark.requirement("MSG-10", faults=("kill-live", "cut"), profiles=("RC", "NF"))

@@ -309,10 +309,13 @@ class Broker:
                 numbers = numbers[:1]
             elif "acknowledge-takes-prefetched" in self._defects:
                 numbers = tuple(session.deliveries)
-            noted = "acknowledgement-not-stored" not in self._defects
             for number in numbers:
-                self._ledger.consume(session.deliveries.pop(number).message, noted=noted)
+                self._consume(session, number)
         self._done(link, command)
+
+    def _consume(self, session: Session, number: int) -> None:
+        noted = "acknowledgement-not-stored" not in self._defects
+        self._ledger.consume(session.deliveries.pop(number).message, noted=noted)
 
     def _recover(self, link: Link, command: Recover, now: int) -> None:
         session = open_session(link, command.session)
@@ -377,7 +380,7 @@ class Broker:
             if "torn-commit" in self._defects:
                 self._give_back(session, number, seen=True)
             else:
-                self._ledger.consume(session.deliveries.pop(number).message)
+                self._consume(session, number)
         if "commit-not-stored" in self._defects:
             del self._records[noted:]
         self._records.append(Settle(transaction.name))
