@@ -93,7 +93,7 @@ BROKER_DEFECTS: tuple[Defect, ...] = (
         "rolled-back-sends-stored",
         "broker.engine, rollback",
         "Sends that were rolled back are written, and appear after a takeover.",
-        ("TX-03", "TX-13"),
+        ("TX-13", "TX-03"),
     ),
     Defect(
         "commit-not-stored",

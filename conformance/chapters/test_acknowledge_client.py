@@ -8,7 +8,7 @@ message that was not acknowledged. A silent success would be a lie: external wor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -47,23 +47,6 @@ def await_prefetched(scene: Scene, connection: RecordedConnection) -> None:
     scene.send(signal)
     scene.take(consumer)
     session.close()
-
-
-def later_send_arrived(scene: Scene, connection: RecordedConnection) -> Callable[[], object]:
-    """A probe for `interrupt`: a message that was sent later over the same transport has arrived."""
-    queue = scene.queue("later")
-    producer = connection.create_session().create_producer(queue)
-    arrived = scene.arrived(queue)
-    begun = False
-
-    def probe() -> object:
-        nonlocal begun
-        if not begun:
-            begun = True
-            scene.call(lambda: producer.send(scene.message()), "the send after the request")
-        return arrived()
-
-    return probe
 
 
 @pytest.mark.requirement("ACK-CLIENT-01", faults=("none",), profiles=("RC", "NF"))
@@ -273,7 +256,7 @@ def test_interrupted_acknowledge_is_reported(scene: Scene) -> None:
     sent = scene.send(queue, 3)
     *_, newest = scene.take(consumer, 3)
 
-    call = scene.interrupt(newest.acknowledge, "acknowledge()", effect=later_send_arrived(scene, connection))
+    call = scene.interrupt_before_fence(newest.acknowledge, "acknowledge()", connection)
 
     error = call.error(JMSException)
     assert error.outcome_unknown, f"acknowledge() raised {error!r}, which claims to know what became of it"
