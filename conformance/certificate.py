@@ -24,10 +24,7 @@ CERTIFICATE_NAME = "certificate.json"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One requirement: its outcome, why, whose merit or fault it is, and what showed it.
-
-    `testable` is whether the suite has a test for it; if not, being untested does not count against the product.
-    """
+    """One requirement: its outcome, why, whose merit or fault it is, and what showed it."""
 
     id: str
     outcome: Outcome
@@ -43,7 +40,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     tests: tuple[Trial, ...] = ()
     findings: tuple[Finding, ...] = ()
     waiver: Waiver | None = None
-    testable: bool = True
 
 
 class InjectedFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +152,6 @@ def result(judged: Judged, *, broker: str, engine: str) -> Result:
         tests=judged.trials,
         findings=judged.findings,
         waiver=judged.waiver,
-        testable=judged.testable,
     )
 
 

@@ -134,11 +134,10 @@ def _summarise(certificate: Certificate, place: Output, console: Console) -> Non
         table.add_row(group, *(str(count) if count else "" for count in counts))
     console.print(table)
     for result in certificate.results:
-        if result.outcome not in GREEN and result.testable:
+        if result.outcome not in GREEN:
             console.print(f"{result.id} {result.outcome}: {result.detail}", markup=False, highlight=False)
-    untestable = sum(r.outcome is Outcome.UNTESTED and not r.testable for r in certificate.results)
-    if untestable:
-        console.print(f"The suite has no test yet for {untestable} of the profile's requirements: see the report.")
+    for note in certificate.notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
     for problem in certificate.problems:
         console.print(problem, markup=False)
     for tally in certificate.tallies:

@@ -58,7 +58,6 @@ WORST_FIRST = (
     Outcome.UNTESTED,
 )
 RAN = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.WARNING})
-NO_TEST = "The suite has no test for it, and no delivery log of this run showed it."
 GREEN = frozenset({Outcome.PASSED, Outcome.WAIVED, Outcome.NOT_APPLICABLE})
 
 
@@ -123,11 +122,7 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """A requirement with its outcome, the sentence that explains it, and what showed it.
-
-    `testable` is whether the suite has a test for it at all; if not, that nothing tested it does not count against the
-    run, and the certificate says so.
-    """
+    """A requirement with its outcome, the sentence that explains it, and what showed it."""
 
     requirement: Requirement
     outcome: Outcome
@@ -135,12 +130,11 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[Trial, ...] = ()
     findings: tuple[Finding, ...] = ()
     waiver: Waiver | None = None
-    testable: bool = True
 
     @property
     def green(self) -> bool:
         """Whether it is no obstacle to conformance."""
-        return self.outcome in GREEN or (self.outcome is Outcome.UNTESTED and not self.testable)
+        return self.outcome in GREEN
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,12 +219,11 @@ def judge(
     adapter: str,
     today: dt.date,
     expected_tests: Collection[str] = (),
-    testable: Collection[str] | None = None,
 ) -> Judgement:
     """Fold a run: one outcome for each of `rows`, the requirements of the certification profile.
 
     `excused` gives, by ID, why a row does not apply. `expected_tests` are node IDs, with or without parameters, that
-    the run must have brought to a result. `testable` are the IDs that the suite has tests for, None for all.
+    the run must have brought to a result.
     """
     required = {row.id: row for row in rows}
     by_row: dict[str, list[Showing]] = {row_id: [] for row_id in required}
@@ -248,9 +241,6 @@ def judge(
     concerning = [waiver for waiver in waivers if waiver.concerns(broker, adapter)]
     for row in required.values():
         outcome, detail = fold(row, by_row[row.id], excused.get(row.id))
-        can_test = testable is None or row.id in testable
-        if outcome is Outcome.UNTESTED and not can_test:
-            detail = NO_TEST
         waiver = next((w for w in concerning if w.requirement == row.id and w.expires >= today), None)
         if waiver is not None and outcome in {Outcome.FAILED, Outcome.WARNING}:
             detail = f"Waived by {waiver.owner} until {waiver.expires}: {waiver.reason} ({detail})"
@@ -265,7 +255,6 @@ def judge(
                 trials=tuple(s for s in by_row[row.id] if isinstance(s, Trial)),
                 findings=tuple(s for s in by_row[row.id] if isinstance(s, Finding)),
                 waiver=waiver,
-                testable=can_test,
             )
         )
     problems += _waiver_problems(concerning, results, today)

@@ -57,7 +57,12 @@ def collected(chapters: Path) -> list[Binding]:
         command = [
             *(sys.executable, "-m", "pytest", "--collect-only", "-q", "-c", os.devnull),
             *("--rootdir", str(chapters.parent), "-p", "no:cacheprovider", "-W", "ignore"),
-            *("-p", f"no:{SUITE_PLUGIN}"),  # it would leave out what one broker or certification profile does not want
+            *(
+                "-p",
+                f"no:{SUITE_PLUGIN}",
+                "-p",
+                "no:conformance.plugin",
+            ),  # it would leave out what one broker or certification profile does not want
             *("-p", "conformance.catalogue.collect", "--write-bindings", str(target)),
         ]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

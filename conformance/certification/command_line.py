@@ -9,7 +9,7 @@ import pytest
 
 from adapters.registry import adapter_class
 from adapters.spi import AdapterError
-from conformance.certification.profiles import PROFILES, CertificationProfile, certification_profile
+from conformance.certification.profiles import NAMES, CertificationProfile, certification_profile
 from conformance.certification.stage import Setting
 from conformance.errors import UserError
 from fixtures.definition import BrokerDefinition, load_definition
@@ -26,7 +26,7 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("jms-conformance", "JMS conformance of a message broker")
     group.addoption("--broker", default="reference", help="name or TOML file of the broker definition")
     group.addoption("--adapter", help="client API: core, stomp (default: the definition's)")
-    group.addoption("--profile", default="full", help=f"certification profile: {', '.join(PROFILES)} (default: full)")
+    group.addoption("--profile", default="full", help=f"certification profile: {', '.join(NAMES)} (default: full)")
     group.addoption(
         "--failover", action="append", choices=("RA", "RC", "NF"), help="profile RA, RC or NF (default: claimed)"
     )

@@ -12,7 +12,6 @@ import msgspec
 from conformance import certificate as certificates
 from conformance.catalogue import Profile, Requirement, load
 from conformance.catalogue.applicability import not_applicable
-from conformance.catalogue.coverage import coverage
 from conformance.certificate import Certificate, InjectedFault, Tally
 from conformance.certification.profiles import certification_profile
 from conformance.certification.record import Record, RunResults, Source
@@ -24,7 +23,8 @@ def make_certificate(
 ) -> Certificate:
     """Judge the run; still to be written, and complete only then."""
     failovers: tuple[Profile, ...] = msgspec.convert(results.failovers, tuple[Profile, ...])
-    rows = [row for row in load() if certification_profile(results.profile).wants(row)]
+    profile = certification_profile(results.profile)
+    rows = [load().requirement(row) for row in profile.requirements]
     finished = dt.datetime.now(dt.UTC)
     judgement = judge(
         rows,
@@ -35,7 +35,6 @@ def make_certificate(
         adapter=results.adapter,
         today=finished.date(),
         expected_tests=results.expected,
-        testable=_testable(failovers),
     )
     return certificates.certify(
         judgement,
@@ -53,7 +52,7 @@ def make_certificate(
         replay=replay,
         faults=_faults(results.records),
         tallies=msgspec.convert(results.tallies, tuple[Tally, ...]),
-        notes=(f"Delivery logs: {logs}",),
+        notes=(_scope(len(rows)), f"Delivery logs: {logs}"),
     )
 
 
@@ -87,6 +86,13 @@ def _showing(record: Record) -> Trial | Finding:
     )
 
 
+def _scope(rows: int) -> str:
+    return (
+        f"The profile asks for {rows} of the {len(load())} requirements of the catalogue; about the others this "
+        "certificate says nothing (jms-conformance catalogue --untested lists what has no test yet)."
+    )
+
+
 def _excused(rows: Sequence[Requirement], failovers: Sequence[Profile], lacks: dict[str, str]) -> dict[str, str]:
     """Rows that apply in none of the failover profiles that were run, with the reason."""
     excused = {}
@@ -95,12 +101,6 @@ def _excused(rows: Sequence[Requirement], failovers: Sequence[Profile], lacks: d
         if reasons and all(reasons):
             excused[row.id] = next(reason for reason in reasons if reason)
     return excused
-
-
-def _testable(failovers: Sequence[Profile]) -> frozenset[str]:
-    """What a chapter has a test for in one of the failover profiles that were run."""
-    bindings = coverage(load()).bindings
-    return frozenset(row for row, bound in bindings.items() if any(set(b.profiles) & set(failovers) for b in bound))
 
 
 def _faults(records: Sequence[Record]) -> tuple[InjectedFault, ...]:

@@ -155,9 +155,9 @@ def strips(times: Sequence[FailoverTime]) -> list[Strip]:
     ]
 
 
-def urgency(result: Result) -> tuple[bool, int]:
-    """The order of requirements on the page: what did not pass first, what the suite cannot test last."""
-    return (result.outcome is Outcome.UNTESTED and not result.testable, OUTCOME_ORDER.index(result.outcome))
+def urgency(result: Result) -> int:
+    """The order of requirements on the page: what did not pass first."""
+    return OUTCOME_ORDER.index(result.outcome)
 
 
 def summary(certificate: Certificate) -> str:

@@ -11,7 +11,6 @@ from conformance.catalogue import load
 from conformance.errors import UserError
 from conformance.outcomes import (
     GREEN,
-    NO_TEST,
     ExitStatus,
     Finding,
     Judgement,
@@ -113,16 +112,6 @@ def test_an_untested_must_is_no_pass_but_an_untested_should_may_stay():
     assert judged([trial()], rows=(MUST, SHOULD)).exit_status() is ExitStatus.CONFORMS
 
 
-def test_what_the_suite_has_no_test_for_is_listed_and_does_not_count():
-    judgement = judged([trial()], rows=(MUST, OTHER_MUST), testable={"SND-01"})
-    assert judgement.results[1].outcome is Outcome.UNTESTED
-    assert judgement.results[1].detail == NO_TEST
-    assert judgement.exit_status() is ExitStatus.CONFORMS
-    failed = judged([trial(), finding(Outcome.FAILED, row="TX-03")], rows=(MUST, OTHER_MUST), testable={"SND-01"})
-    assert failed.exit_status() is ExitStatus.NON_CONFORMANCE
-    assert judged([], testable=()).exit_status() is ExitStatus.NO_VERDICT
-
-
 def test_a_failed_should_is_a_warning_and_does_not_fail_the_run():
     judgement = judged([trial(), trial(Outcome.FAILED, row="TX-10")], rows=(MUST, SHOULD))
     assert judgement.results[1].outcome is Outcome.WARNING
@@ -145,7 +134,7 @@ def test_a_failure_that_shows_no_requirement_of_the_profile_is_not_swallowed():
 
 def test_a_showing_says_nothing_about_a_row_outside_its_failover_profiles():
     reattach = load().requirement("RAT-16")
-    judgement = judged([trial(), finding(row="RAT-16", failover="RC")], rows=(MUST, reattach), testable=())
+    judgement = judged([trial(), finding(row="RAT-16", failover="RC")], rows=(MUST, reattach))
     assert judgement.results[1].outcome is Outcome.UNTESTED
     stray = judged([trial(), finding(Outcome.FAILED, row="RAT-16", failover="RC")], rows=(MUST, reattach))
     assert "shows no requirement of this profile" in stray.problems[0]
