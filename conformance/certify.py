@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-import signal
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -21,15 +22,19 @@ from conformance.certificate import Certificate
 from conformance.certification.judging import make_certificate
 from conformance.certification.profiles import certification_profile
 from conformance.certification.record import RunResults
-from conformance.certification.running import Output, Step, run_chapters
+from conformance.certification.running import Output, RunFailed, Step, run_chapters
+from conformance.certification.termination import interrupted_once
 from conformance.errors import UserError
-from conformance.outcomes import Outcome, read_waivers
+from conformance.outcomes import ExitStatus, Outcome, Waiver, read_waivers
 from conformance.report import write_report
 from fixtures.definition import load_definition
 from fixtures.definition_errors import DefinitionError
+from fixtures.proxy import CannotObtain, refuse_unusable_server
 from spark_analysis.java import JavaMissing, find_java
 
 GREEN = (Outcome.PASSED, Outcome.NOT_APPLICABLE, Outcome.WAIVED)
+EXIT_INTERRUPTED = 130
+"""What shells say of a program that Ctrl-C ended."""
 
 
 def certify(
@@ -49,28 +54,42 @@ def certify(
     0: every MUST of the profile passed. 1: one failed. 2: something given cannot be used. 3: no verdict was reached.
     """
     console = Console()
-    started = dt.datetime.now(dt.UTC)
     chosen = _check(broker, adapter, profile, failover)
     granted = read_waivers(waivers, load()) if waivers else ()
     place = Output(output or Path("runs") / f"{chosen[0]}-{chosen[1]}")
-    place.prepare()
     options = ["--broker", broker, "--adapter", chosen[1], "--profile", profile, "--seed", str(seed), "--proxy", proxy]
     for name in failover or ():
         options += ["--failover", name]
-    replay = shlex.join(["jms-conformance", "certify", *options])
-    _treat_termination_as_interrupt()
     try:
-        results = _run(place, options, workers, console)
-        certificate = make_certificate(results, granted, started, replay, place.logs)
-        certificate = certificates.write(certificate, place.directory / certificates.CERTIFICATE_NAME)
-        write_report(certificate, place.directory / "report.html")
+        with interrupted_once():
+            certificate = _certify(place, options, workers, granted, console)
     except KeyboardInterrupt:
-        console.print("Interrupted: everything that was started has been ended; there is no certificate.")
-        raise typer.Exit(130) from None
-    finally:
-        place.clean()
+        _complain("interrupted: everything that was started has been ended; there is no certificate")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except RunFailed as failure:
+        _complain(str(failure))
+        raise typer.Exit(ExitStatus.NO_VERDICT) from None
     _summarise(certificate, place, console)
     raise typer.Exit(certificate.exit_status)
+
+
+def _certify(
+    place: Output, options: list[str], workers: int, waivers: Sequence[Waiver], console: Console
+) -> Certificate:
+    """Run, judge and write; what does not come to its end leaves no certificate."""
+    started = dt.datetime.now(dt.UTC)
+    replay = shlex.join(["jms-conformance", "certify", *options])
+    with place.prepared():
+        results = _run(place, options, workers, console)
+        certificate = make_certificate(results, waivers, started, replay, place.logs)
+        certificate = certificates.write(certificate, place.certificate)
+        write_report(certificate, place.report)
+    return certificate
+
+
+def _complain(what: str) -> None:
+    with suppress(OSError):  # nobody listens any more: a terminal that was closed
+        Console(stderr=True, soft_wrap=True).print(f"jms-conformance: {what}", markup=False, highlight=False)
 
 
 def _check(broker: str, adapter: str | None, profile: str, failover: list[str] | None) -> tuple[str, str]:
@@ -86,19 +105,10 @@ def _check(broker: str, adapter: str | None, profile: str, failover: list[str] |
             raise UserError(f"{definition.name} is not reached by adapter {chosen!r}, but by {definition.adapters}.")
         adapter_class(chosen)
         find_java()
-    except (DefinitionError, AdapterError, JavaMissing) as error:
+        refuse_unusable_server()
+    except (DefinitionError, AdapterError, JavaMissing, CannotObtain) as error:
         raise UserError(str(error)) from error
     return definition.name, chosen
-
-
-def _treat_termination_as_interrupt() -> None:
-    """SIGTERM ends a run as Ctrl-C does: in an orderly way, with nothing left behind."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
-    signal.signal(signal.SIGHUP, interrupt)
 
 
 def _run(place: Output, options: list[str], workers: int, console: Console) -> RunResults:
@@ -144,7 +154,7 @@ def _summarise(certificate: Certificate, place: Output, console: Console) -> Non
         if tally.lost or tally.duplicates_not_allowed:
             wrong = f"{tally.lost} lost, {tally.duplicates_not_allowed} duplicated"
             console.print(f"{tally.mode} under {tally.fault}: {wrong}")
-    console.print(f"{place.directory / 'report.html'}", soft_wrap=True)
+    console.print(f"{place.report}", soft_wrap=True)
     style = "bold green" if certificate.exit_status == 0 else "bold red"
     console.print(f"{certificate.broker} through {certificate.adapter}: {certificate.verdict}", style=style)
 

@@ -13,6 +13,8 @@ from rich.console import Console
 from conformance.errors import UserError
 
 EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+"""What shells say of a program that Ctrl-C ended."""
 
 
 class Part(NamedTuple):
@@ -65,13 +67,15 @@ def _exists(module: str) -> bool:
 
 
 def main() -> None:
-    """Run the command line; a `UserError` becomes one message and exit status 2."""
+    """Run the command line; a `UserError` becomes one message and exit status 2, Ctrl-C status 130."""
     named = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
         application(named if named in {part.name for part in PARTS} else None)()
     except UserError as error:
         Console(stderr=True, soft_wrap=True).print(f"jms-conformance: {error}", markup=False, highlight=False)
         sys.exit(EXIT_USER_ERROR)
+    except KeyboardInterrupt:  # while the command was still being loaded
+        sys.exit(EXIT_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -24,10 +24,13 @@ from conformance.certification.command_line import FAILOVERS, PROFILE, SETTING, 
 from conformance.certification.controller import Controller
 from conformance.certification.record import PROPERTY, Record, Source, encode
 from conformance.certification.stage import STAGE, Stage, Variant, end_stage
+from conformance.certification.termination import interrupt_when_terminated
 from fixtures.scene import FaultDidNotHappen, Scene
 
 SCENE = pytest.StashKey[Scene]()
 OUTCOME = pytest.StashKey[tuple[str, str, float]]()
+CALLED = pytest.StashKey[str]()
+"""The outcome of the test's own code, once that has come to its end."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Controller(config), "jms-conformance-controller")
 
 
+@pytest.hookimpl(trylast=True)  # after pytest has ended a scene that an interruption left open
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """In an xdist worker: end what was started, and tell the controller which versions were met."""
     config = session.config
@@ -75,6 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not chapters:
         return
     setting_of(config)
+    interrupt_when_terminated()
     catalogue = load()
     wanted_ids = set(config.getoption("--requirement") or ())
     for unknown in sorted(wanted_ids - set(catalogue.requirements)):
@@ -118,7 +123,13 @@ def scene(request: pytest.FixtureRequest, variant: Variant) -> Iterator[Scene]:
     with stage.scene(request.node.nodeid, _requirements(request.node, variant), variant, options) as made:
         request.node.stash[SCENE] = made
         yield made
-        if not made.fault_happened:
+        ended = request.node.stash.get(CALLED, None)
+        if ended is None:  # the run was interrupted inside the test: nothing more is to be learned from it
+            return
+        made.finish()
+        if ended != "passed":
+            stage.discard_cluster()
+        elif not made.fault_happened:
             raise FaultDidNotHappen(f"the test ended without its fault {variant.fault}: its result means nothing")
 
 
@@ -143,6 +154,8 @@ def pytest_runtest_makereport(
         outcome = worst(outcome, now)
         message = message or _message(report, error)
     item.stash[OUTCOME] = (outcome, message, seconds + report.duration)
+    if report.when == "call":
+        item.stash[CALLED] = now
     if report.when == "teardown":
         report.user_properties.append((PROPERTY, encode(_record(item))))
     return report

@@ -139,7 +139,22 @@ def _connect(gateway: Any, scratch: Path) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     conf = SparkConf(_jvm=gateway.jvm).setAll(_settings(scratch))
-    return SparkSession(SparkContext(gateway=gateway, conf=conf))
+    with _workers_run_this_python():
+        return SparkSession(SparkContext(gateway=gateway, conf=conf))
+
+
+@contextmanager
+def _workers_run_this_python() -> Iterator[None]:
+    """A context takes its workers' Python from the environment alone, and from PATH without it: not always ours."""
+    before = os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYSPARK_PYTHON"]
+        else:
+            os.environ["PYSPARK_PYTHON"] = before
 
 
 def _stop(gateway: Any, process: subprocess.Popen[bytes]) -> None:
@@ -193,7 +208,6 @@ def _settings(scratch: Path) -> list[tuple[str, str]]:
         ("spark.sql.catalogImplementation", "in-memory"),
         ("spark.sql.shuffle.partitions", "2"),
         ("spark.sql.files.openCostInBytes", "65536"),
-        ("spark.pyspark.python", sys.executable),
         ("spark.executorEnv.PYTHONPATH", _python_path()),
     ]
 

@@ -15,6 +15,7 @@ from conformance.errors import UserError
 from fixtures.definition import BrokerDefinition, load_definition
 from fixtures.definition_errors import DefinitionError
 from fixtures.proxy import Preference
+from spark_analysis.java import JavaMissing, find_java
 
 SETTING = pytest.StashKey[Setting]()
 PROFILE = pytest.StashKey[CertificationProfile]()
@@ -48,7 +49,7 @@ def setting_of(config: pytest.Config) -> Setting:
     if SETTING not in config.stash:
         try:
             config.stash[SETTING] = _read_setting(config)
-        except (DefinitionError, AdapterError, UserError) as error:
+        except (DefinitionError, AdapterError, JavaMissing, UserError) as error:
             raise pytest.UsageError(str(error)) from error
     return config.stash[SETTING]
 
@@ -65,6 +66,8 @@ def _read_setting(config: pytest.Config) -> Setting:
             f"Broker {definition.name} is not reached by adapter {adapter!r}; its definition has: {offered}."
         )
     adapter_class(adapter)
+    if config.getoption("--judge") == "spark" and not config.option.collectonly:
+        find_java()
     return Setting(
         definition=definition,
         adapter=adapter,

@@ -19,6 +19,11 @@ from conformance.certification import verdicts
 from conformance.certification.command_line import FAILOVERS, PROFILE, setting_of
 from conformance.certification.record import PROPERTY, Record, RunResults, decode
 from conformance.certification.stage import STAGE, end_stage
+from conformance.certification.termination import interrupt_when_terminated
+from conformance.outcomes import ExitStatus
+from spark_analysis.java import JavaMissing
+from spark_analysis.log import LogError
+from spark_analysis.session import SparkFailed
 
 QUIET_EXITS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
@@ -32,6 +37,7 @@ class Controller:
         self._expected: dict[str, None] = {}
         self._versions: dict[str, str] = {}
         self._tallies: list[dict[str, Any]] = []
+        self._unjudged = ""
 
     # -- what comes in -----------------------------------------------------------------------------------
 
@@ -47,6 +53,7 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Tell an xdist worker, before it starts, where logs go."""
+        interrupt_when_terminated()
         node.workerinput["jmsc_logs"] = str(setting_of(self._config).logs)
 
     @pytest.hookimpl(optionalhook=True)
@@ -86,7 +93,11 @@ class Controller:
             return
         self._progress({"judging": len(tests)})
         logs = setting_of(self._config).logs
-        findings, self._tallies, versions = verdicts.find(logs, self._config.getoption("--judge"))
+        try:
+            findings, self._tallies, versions = verdicts.find(logs, self._config.getoption("--judge"))
+        except (LogError, SparkFailed, JavaMissing) as error:
+            self._unjudged = f"no verdict on the delivery logs: {error}"
+            pytest.exit(self._unjudged, returncode=ExitStatus.NO_VERDICT)
         self._versions.update(versions)
         records = [verdicts.as_record(finding, tests) for finding in findings]
         session.testscollected += len(records)
@@ -97,8 +108,8 @@ class Controller:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, None, None]:
         """Write the results."""
-        self._end_own_stage()
         result = yield
+        self._end_own_stage()
         path: Path | None = self._config.getoption("--results")
         if path is not None:
             path.write_bytes(msgspec.json.format(msgspec.json.encode(self._results(int(exitstatus)))))
@@ -112,7 +123,7 @@ class Controller:
         config, setting = self._config, setting_of(self._config)
         adapter = adapter_class(setting.adapter)
         versions = {"Python": sys.version.split()[0], **self._versions}
-        interrupted = "" if exitstatus in QUIET_EXITS else f"pytest ended with status {exitstatus}"
+        interrupted = "" if exitstatus in QUIET_EXITS else self._unjudged or f"pytest ended with status {exitstatus}"
         return RunResults(
             broker=setting.definition.name,
             broker_title=setting.definition.title,

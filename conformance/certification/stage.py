@@ -1,7 +1,8 @@
 """What the scenes of one process share: the broker, the adapter, the fault proxy, and where logs go.
 
 Everything is started when the first scene needs it and ended when the session is. A broker that was killed is revived
-for the next scene; one on which a test failed is thrown away, so that one failure does not become many.
+for the next scene; one on which a test failed is thrown away, so that one failure does not become many. What cannot be
+started fails every scene that needs it, at once.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -27,6 +29,11 @@ from fixtures.recording import Journal
 from fixtures.scene import Scene
 from spark_analysis.log import LogWriter, log_path
 from spark_analysis.schema import SCHEMA_VERSION, Header
+
+T = TypeVar("T")
+
+FAILED_STARTS = 3
+"""After so many in a row no more are tried; a broker or proxy that never started is not tried twice."""
 
 
 class Variant(msgspec.Struct, frozen=True):
@@ -62,6 +69,10 @@ class Stage:
         self._directory: Path | None = None
         self._proxy: ProxyServer | None = None
         self._cluster: Cluster | None = None
+        self._version = ""
+        self._has_started = False
+        self._failed_starts = 0
+        self._unusable: Exception | None = None
 
     def lacks(self, fault: str, needs: tuple[str, ...] = ()) -> str | None:
         """Why a variant does not apply to this broker and adapter, None if it does."""
@@ -72,41 +83,76 @@ class Stage:
                 return "; ".join(f"no {name}: {absent[name]}" for name in alternatives)
         return None
 
+    # -- what is started ---------------------------------------------------------------------------------
+
     @property
     def proxy(self) -> ProxyServer:
         """The fault proxy, started at first use."""
         if self._proxy is None:
-            self._proxy = obtain(self.setting.proxy)
+            self._proxy = self._start(lambda: obtain(self.setting.proxy, log_folder=self._folder("proxy-")))
         return self._proxy
 
     @property
     def cluster(self) -> Cluster:
-        """The broker under test, started at first use and serving."""
+        """The broker under test, started at first use; all of its nodes serve or wait."""
         if self._cluster is None:
-            if self._directory is None:
-                self._directory = Path(tempfile.mkdtemp(prefix="jmsc-"))
-            directory = Path(tempfile.mkdtemp(prefix="cluster-", dir=self._directory))
-            self._cluster = Cluster(self.setting.definition, directory, defects=self.setting.broker_defects)
-            self._cluster.start()
-        self._cluster.ensure_ready()
+            self._cluster = self._start(self._start_cluster)
+        try:
+            self._cluster.ensure_ready()
+        except BaseException:
+            self.discard_cluster()
+            raise
         return self._cluster
+
+    def _start_cluster(self) -> Cluster:
+        cluster = Cluster(self.setting.definition, self._folder("cluster-"), defects=self.setting.broker_defects)
+        cluster.start()
+        return cluster
+
+    def _start(self, start: Callable[[], T]) -> T:
+        """Start something, unless it is known by now that it cannot be: each attempt may take a minute."""
+        if self._unusable is not None:
+            raise self._unusable.with_traceback(None)
+        try:
+            started = start()
+        except Exception as error:
+            self._failed_starts += 1
+            if not self._has_started or self._failed_starts == FAILED_STARTS:
+                self._unusable = error
+            raise
+        self._has_started = True
+        self._failed_starts = 0
+        return started
+
+    def _folder(self, prefix: str) -> Path:
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="jmsc-"))
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=self._directory))
+
+    def discard_cluster(self) -> None:
+        """End the broker: the next scene gets a new one."""
+        if self._cluster is not None:
+            cluster, self._cluster = self._cluster, None
+            self._version = self._version or cluster.version()
+            cluster.close()
+
+    # -- a scene on it -----------------------------------------------------------------------------------
 
     @contextmanager
     def scene(
         self, test: str, requirements: tuple[str, ...], variant: Variant, options: dict[str, str]
     ) -> Iterator[Scene]:
-        """A scene with its log; ended, drained and closed when the block ends, whatever happens in it."""
+        """A scene with its log; whatever happens in the block, nothing of it is left when it ends."""
         name = re.sub(r"[^A-Za-z0-9]+", "-", test.rpartition("::")[2]).strip("-")
+        cluster, proxy = self.cluster, self.proxy
         path = log_path(self.setting.logs, test)
-        writer = LogWriter(path, self._header(test, requirements, variant, options))
-        journal = Journal(writer, name)
-        try:
+        with LogWriter(path, self._header(test, requirements, variant, options)) as writer:
             scene = Scene(
                 name=name,
-                cluster=self.cluster,
+                cluster=cluster,
                 adapter=self.adapter,
-                proxy=self.proxy,
-                journal=journal,
+                proxy=proxy,
+                journal=Journal(writer, name),
                 fault=variant.fault,
                 failover=variant.failover,
                 seed=self.setting.seed,
@@ -115,14 +161,12 @@ class Stage:
             )
             try:
                 yield scene
-                scene.finish()
-            except BaseException:
-                self._discard_cluster(scene)
+            except Exception:
+                scene.close_clients()
+                self.discard_cluster()
                 raise
             finally:
                 scene.close()
-        finally:
-            writer.close()
 
     def _header(self, test: str, requirements: tuple[str, ...], variant: Variant, options: dict[str, str]) -> Header:
         return Header(
@@ -140,17 +184,11 @@ class Stage:
             options=options,
         )
 
-    def _discard_cluster(self, scene: Scene) -> None:
-        scene.close_clients()
-        if self._cluster is not None:
-            cluster, self._cluster = self._cluster, None
-            cluster.close()
+    # -- the end -----------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End everything that was started and remove its directory."""
-        if self._cluster is not None:
-            self._cluster.close()
-            self._cluster = None
+        self.discard_cluster()
         if self._proxy is not None:
             self._proxy.close()
             self._proxy = None
@@ -161,8 +199,9 @@ class Stage:
     def versions(self) -> dict[str, str]:
         """Of broker, adapter libraries and fault proxy, as far as they were used."""
         found = dict(self.adapter.versions())
-        if self._cluster is not None:
-            found[self.setting.definition.title] = self._cluster.version()
+        version = self._cluster.version() if self._cluster is not None else self._version
+        if version:
+            found[self.setting.definition.title] = version
         if self._proxy is not None:
             found["fault proxy"] = str(self._proxy)
         return found
