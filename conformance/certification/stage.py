@@ -21,11 +21,13 @@ import pytest
 
 from adapters.registry import make_adapter
 from adapters.spi import ClientAdapter
+from fixtures.brokers import Brokers
 from fixtures.cluster import Cluster
 from fixtures.definition import BrokerDefinition
 from fixtures.faults import FAULTS
 from fixtures.proxy import Preference, ProxyServer, obtain
 from fixtures.recording import Journal
+from fixtures.remote import RemoteBrokers
 from fixtures.scene import Scene
 from spark_analysis.log import LogWriter, log_path
 from spark_analysis.schema import SCHEMA_VERSION, Header
@@ -68,7 +70,7 @@ class Stage:
         )
         self._directory: Path | None = None
         self._proxy: ProxyServer | None = None
-        self._cluster: Cluster | None = None
+        self._cluster: Brokers | None = None
         self._version = ""
         self._has_started = False
         self._failed_starts = 0
@@ -93,7 +95,7 @@ class Stage:
         return self._proxy
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> Brokers:
         """The broker under test, started at first use; all of its nodes serve or wait."""
         if self._cluster is None:
             self._cluster = self._start(self._start_cluster)
@@ -104,8 +106,13 @@ class Stage:
             raise
         return self._cluster
 
-    def _start_cluster(self) -> Cluster:
-        cluster = Cluster(self.setting.definition, self._folder("cluster-"), defects=self.setting.broker_defects)
+    def _start_cluster(self) -> Brokers:
+        definition, folder = self.setting.definition, self._folder("cluster-")
+        cluster: Brokers
+        if definition.remote is not None:
+            cluster = RemoteBrokers(definition, folder)
+        else:
+            cluster = Cluster(definition, folder, defects=self.setting.broker_defects)
         cluster.start()
         return cluster
 
