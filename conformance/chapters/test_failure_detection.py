@@ -14,7 +14,7 @@ import pytest
 from fixtures.calls import Call
 from fixtures.crowd import let_go, sends_held_back
 from fixtures.proxy import Way
-from fixtures.recording import RecordedConnection
+from fixtures.recording import RecordedConnection, RecordedConsumer, RecordedSession
 from fixtures.scene import Scene
 from fixtures.waiting import await_quiet
 from reference_broker.jms import AcknowledgeMode, Code, JMSException, Queue
@@ -164,6 +164,24 @@ def test_many_failing_calls_are_one_loss(scene: Scene) -> None:
     detected_at(scene, client)
     await_quiet(lambda: client.failures > 1, "a second loss is declared", scene.patience.quiet)
     assert len(client.notifications) == 1, f"one loss was told {len(client.notifications)} times"
+
+
+@pytest.mark.requirement("DET-08", faults=("cut",), profiles=("RC",))
+def test_reports_of_a_replaced_transport_are_ignored(scene: Scene) -> None:
+    """Sixteen calls, the reader and the pinger all report the loss, some late: the new transport is not lost by it."""
+    client = scene.connect(heartbeat=0.5 * scene.scale)
+    sessions = [client.create_session() for _ in range(THREADS)]
+
+    def create_on(session: RecordedSession) -> Call[RecordedConsumer]:
+        return scene.call(lambda: session.create_consumer(scene.queue()), "create_consumer()")
+
+    calls = [create_on(session) for session in sessions]
+    scene.strike()
+
+    for call in calls:
+        call.result()
+    scene.await_restored(client)
+    await_quiet(lambda: client.failures > 1, "the new transport is declared lost", scene.patience.quiet)
 
 
 @pytest.mark.requirement("DET-06", faults=("blackhole",), profiles=("RC", "NF"))
@@ -338,6 +356,8 @@ def test_handshake_that_never_ends_is_a_failed_attempt(scene: Scene) -> None:
     took = time.monotonic() - began
 
     assert took >= limit * 0.9, f"connected after {took:.2f} s: the mute peer was not tried"
+    bound = limit + 2 * MARGIN * scene.scale
+    assert took <= bound, f"with a connect time-out of {limit:g} s it took {took:.2f} s to get past a mute peer"
     session = client.create_session()
     session.create_producer(queue).send(scene.message())
     scene.take(session.create_consumer(queue))

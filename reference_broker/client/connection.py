@@ -94,6 +94,8 @@ class FailoverConnection(Connection):
     @exception_listener.setter
     def exception_listener(self, listener: ExceptionListener | None) -> None:
         self._check_open()
+        if "local-calls-wait" in self._options.defects:
+            self._engine.valve.wait_until_settled()
         self._engine.exception_listener = listener
 
     def add_failover_listener(self, listener: FailoverListener) -> None:
@@ -155,6 +157,8 @@ class FailoverConnection(Connection):
             if self._closing:
                 return
             self._closing = True
+        if "close-waits-for-failover" in self._options.defects:
+            self._engine.valve.wait_until_settled()
         self._engine.begin_close()
         with self._engine.lock:
             sessions = list(self._sessions.values())

@@ -98,7 +98,8 @@ class _Ear:
                 self._engine.objects.restarted(session)
 
     def lost(self, cause: TransportLost) -> None:
-        self._engine.lost(self._epoch, cause)
+        if "closed-transport-not-noticed" not in self._engine.defects:
+            self._engine.lost(self._epoch, cause)
 
 
 class Engine:
@@ -118,7 +119,8 @@ class Engine:
         self.valve: Valve[Link] = Valve(self.lock, forgets_waiters="waiters-left-in-valve" in self.defects)
         self.exception_listener: ExceptionListener | None = None
         self._drivers = drivers
-        self._notifier = Notifier(f"{identity.connection} notifier")
+        overlapping = "notifications-overlap" in self.defects
+        self._notifier = Notifier(f"{identity.connection} notifier", overlapping=overlapping)
         self._events = Notifier(f"{identity.connection} events")
         self._failover_listeners: list[FailoverListener] = []
         self._detector: Detector | None = None
@@ -129,6 +131,7 @@ class Engine:
         self._link: Link | None = None
         self._features: frozenset[Feature] = frozenset()
         self._late_report: tuple[int, Exception] | None = None
+        self._shared_failure: JMSException | None = None
 
     # -- life --------------------------------------------------------------------------------------------
 
@@ -143,9 +146,8 @@ class Engine:
             self._stop_threads()
             raise self._connect_failure()
         if self.options.heartbeat > 0 and self._detector is None:
-            self._detector = Detector(
-                self.options.heartbeat, self.options.heartbeat_ttl, self._silent, self.identity.connection
-            )
+            ttl = self.options.heartbeat_ttl / (2 if "silence-declared-early" in self.defects else 1)
+            self._detector = Detector(self.options.heartbeat, ttl, self._silent, self.identity.connection)
             with self.lock:
                 self._detector.watch(self._driver)
 
@@ -197,6 +199,8 @@ class Engine:
 
         None if the operation is one that a loss makes pointless; raises CALL_UNBLOCKED if its outcome is unknown.
         """
+        if "calls-refused-in-outage" in self.defects and not self.valve.is_open:
+            raise JMSException("there is no connection now", Code.CONNECTION_LOST)
         in_flight = False
         with self.valve.passage(key, self.options.failover_timeout) as passage:
             while True:
@@ -207,7 +211,7 @@ class Engine:
                     rule = on_loss(operation, protected=protected)
                     if rule is OnLoss.DONE:
                         return None
-                    if rule is not OnLoss.RETRY:
+                    if rule is not OnLoss.RETRY or "interrupted-call-not-repeated" in self.defects:
                         raise self.unblocked(operation, cause) from cause
                     in_flight = True
 
@@ -252,6 +256,8 @@ class Engine:
 
     def _tell(self, kind: FailoverEventKind) -> None:
         serving = self.machine.losses + (kind is FailoverEventKind.FAILOVER_COMPLETED)  # transports that served, from 1
+        if "events-misnamed" in self.defects and kind is FailoverEventKind.FAILOVER_FAILED:
+            kind = FailoverEventKind.FAILOVER_COMPLETED
         event = FailoverEvent(kind, serving, time.monotonic_ns(), str(self.machine.cause or ""))
         log.info("%s: %s (epoch %d) %s", self.identity.connection, event.kind, event.epoch, event.detail)
         for listener in self._failover_listeners:
@@ -311,8 +317,9 @@ class Engine:
                         errands.append(self._driver.close)
                     self._watch(None)
                     self._driver = self._link = None
-                case Action.RESTORE:
-                    pass  # the pursuer, which is the one that gets this action, goes on with it
+                case Action.RESTORE:  # the pursuer, which is the one that gets this action, goes on with it
+                    if "valve-opens-before-restore" in self.defects:
+                        self._open_valve(errands)
                 case _:
                     self._announce(action)
         return errands
@@ -326,22 +333,27 @@ class Engine:
                 self._tell(FailoverEventKind.FAILOVER_STARTED)
             case Action.TELL_COMPLETED:
                 self._tell(FailoverEventKind.FAILOVER_COMPLETED)
+                if "loss-told-after-failover" in self.defects:
+                    self._notify_lost()
             case Action.TELL_FAILED:
                 self._tell(FailoverEventKind.FAILOVER_FAILED)
             case Action.NOTIFY_LOST:
-                self._notify_lost()
+                if "loss-told-after-failover" not in self.defects:
+                    self._notify_lost()
             case Action.NOTIFY_FINAL:
                 reason = f"the connection was lost and failover is switched off: {self.machine.cause}"
                 self.notify(ConnectionLostException(reason, Code.NO_FAILOVER))
             case Action.NOTIFY_EXHAUSTED:
-                self.notify(self._exhausted())
+                if "end-of-failover-not-told" not in self.defects:
+                    self.notify(self._exhausted())
 
     def _notify_lost(self) -> None:
         if "loss-not-notified" in self.defects:
             return
         reason = f"the connection was lost and is being established again: {self.machine.cause}"
         for _ in range(2 if "loss-notified-twice" in self.defects else 1):
-            self.notify(ConnectionLostException(reason, recovering=True))
+            code = Code.NO_FAILOVER if "hope-not-told" in self.defects else None
+            self.notify(ConnectionLostException(reason, code, recovering=True))
 
     def _exhausted(self) -> JMSException:
         cause = self.machine.cause
@@ -353,6 +365,9 @@ class Engine:
 
     def _failure(self, in_flight: bool) -> JMSException:
         """A new exception for one caller of a connection that has ended (D-02, RCN-17)."""
+        if "one-error-for-all" in self.defects:
+            self._shared_failure = self._shared_failure or self._exhausted()
+            return self._shared_failure
         unknown = "; the call was in flight and may have been done or not" if in_flight else ""
         code = Code.CALL_UNBLOCKED if in_flight else None
         error: JMSException
@@ -402,7 +417,8 @@ class Engine:
                 return
             self._driver = driver
         try:
-            driver.connect(attempt.endpoint, self.identity, self.options.connect_timeout)
+            limit = self.options.connect_timeout * (20 if "handshake-waited-for" in self.defects else 1)
+            driver.connect(attempt.endpoint, self.identity, limit)
         except (TransportLost, JMSException) as error:
             self._attempt_failed(epoch, error)
             return

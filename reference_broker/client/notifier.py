@@ -17,8 +17,9 @@ log = logging.getLogger(__name__)
 class Notifier:
     """A queue of calls and the thread that makes them; the thread exists from the first call on."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, overlapping: bool = False) -> None:
         self._name = name
+        self._overlapping = overlapping
         self._changed = threading.Condition()
         self._calls: deque[Callable[[], None]] = deque()
         self._posted = 0
@@ -64,6 +65,9 @@ class Notifier:
                 call = self._calls.popleft()
                 self._begun += 1
                 self._changed.notify_all()
+            if self._overlapping:
+                threading.Thread(target=call, name=self._name, daemon=True).start()
+                continue
             try:
                 call()
             except Exception:  # whatever an application's listener raises: it is not ours to end for it
