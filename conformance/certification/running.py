@@ -29,7 +29,7 @@ SOURCES = Path(__file__).resolve().parents[2]
 """The folder of the package, to which pytest's node IDs are relative, wherever the command is given."""
 LONGEST_TEST = 600
 """Seconds after which a test that hangs is ended: all its waits have deadlines of their own, far below."""
-GRACE = 20.0
+GRACE = 10.0
 """Seconds in which an interrupted run may end its brokers in order before it is killed with all that it began."""
 
 

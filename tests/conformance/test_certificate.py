@@ -4,12 +4,12 @@ import os
 
 import msgspec
 import pytest
-from sample_certificate import sample
 
 from conformance import certificate as certificates
 from conformance.certificate import credited_to, read, write
 from conformance.errors import UserError
 from conformance.outcomes import Outcome
+from tests.conformance.sample_certificate import sample
 
 
 def test_what_is_written_is_read_again(tmp_path):

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sample_certificate import sample
-from test_report import Page
 
 from conformance.certificate import Certificate, write
 from conformance.cli import application, main
 from conformance.outcomes import Outcome
 from conformance.report.compare import compared, render, run_names
+from tests.conformance.sample_certificate import sample
+from tests.conformance.test_report import Page
 
 
 def passing(certificate: Certificate, *ids: str) -> Certificate:

@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
-from sample_certificate import sample
 
 from conformance.outcomes import Outcome
 from conformance.report.page import OUTCOME_ORDER, rate, render, spell, summary, write_report
+from tests.conformance.sample_certificate import sample
 
 VOID = {"meta", "input", "br", "link", "img", "hr"}
 
