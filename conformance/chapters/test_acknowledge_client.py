@@ -14,6 +14,7 @@ import pytest
 
 from fixtures.recording import RecordedConnection
 from fixtures.scene import Scene
+from fixtures.waiting import await_condition
 from reference_broker.jms import AcknowledgeMode, Code, IllegalStateException, JMSException, Message, Queue
 
 CLIENT = AcknowledgeMode.CLIENT
@@ -273,6 +274,29 @@ def test_interrupted_acknowledge_is_reported(scene: Scene) -> None:
     assert_flagged(scene, again, "an interrupted acknowledge() concerned them")
     if scene.fault.code == "drop-req":
         assert uids_of(again) == sent, f"the acknowledge() never reached the broker, and {uids_of(again)} came again"
+
+
+@pytest.mark.requirement("ACK-CLIENT-13", faults=("kill-live",), profiles=("RC",))
+def test_a_listener_goes_on_after_failover(scene: Scene) -> None:
+    """It is not set again: it gets the same messages from the new broker, and the one error cleans its session, too."""
+    queue = scene.queue()
+    connection = scene.connect()
+    session = connection.create_session(acknowledge_mode=CLIENT)
+    received: list[Message] = []
+    session.create_consumer(queue).message_listener = received.append
+    sent = scene.send(queue, 3)
+    await_condition(lambda: len(received) >= 3, "the listener gets three messages", scene.patience.delivery)
+
+    scene.fail_over(connection)
+
+    await_condition(lambda: len(received) >= 6, "the listener gets them again", scene.patience.delivery)
+    scene.call(received[5].acknowledge, "acknowledge() on the dirty session").error(IllegalStateException)
+    await_condition(lambda: len(received) >= 9, "the listener gets them once more", scene.patience.delivery)
+    received[8].acknowledge()
+    session.close()
+    assert uids_of(received) == sent * 3, f"the listener was given {uids_of(received)}, not three times {sent}"
+    assert_flagged(scene, received[3:], "the listener had received these")
+    assert_left(scene, queue, [], "all were acknowledged after the one error")
 
 
 @pytest.mark.requirement("ACK-CLIENT-14", faults=("none",), profiles=("RC", "NF"))

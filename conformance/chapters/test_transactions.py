@@ -8,6 +8,7 @@ if the transaction took place: who does not know must say that (TX-09, D-03).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -346,6 +347,37 @@ def test_closing_a_dirty_session_rolls_back(scene: Scene, moment: str) -> None:
         scene.heal()
 
     assert_undone(work, given, 2)
+
+
+@pytest.mark.requirement("TX-17", faults=("kill-live",), profiles=("RC",))
+@ACKNOWLEDGES
+def test_a_listener_whose_commit_raised_goes_on(scene: Scene) -> None:
+    """It commits each message; the commit after the failure raises, and the same messages come again in order."""
+    work = worker(scene)
+    received: list[str] = []
+    errors: list[TransactionRolledBackException] = []
+    go_on = threading.Event()
+
+    def on_message(message: Message) -> None:
+        received.append(scene.uid(message))
+        go_on.wait(scene.patience.failover + scene.patience.takeover)
+        try:
+            work.session.commit()
+        except TransactionRolledBackException as error:
+            errors.append(error)
+
+    work.consumer.message_listener = on_message
+    given = scene.send(work.source, 3)
+    await_condition(lambda: len(received) >= 1, "the listener gets its first message", scene.patience.delivery)
+
+    scene.fail_over(work.connection)
+    go_on.set()
+
+    await_condition(lambda: len(received) >= 4, "the listener goes on", scene.patience.delivery, lambda: received)
+    work.session.close()
+    assert len(errors) == 1, f"one commit() was undone by the failure; {len(errors)} raised"
+    assert received == [given[0], *given], f"the listener must get {given[0]} again and then go on; it got {received}"
+    assert_undone(work, [], 0)
 
 
 # -- the failure falls into the commit -----------------------------------------------------------------------

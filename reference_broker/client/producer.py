@@ -38,6 +38,7 @@ class FailoverProducer(MessageProducer):
         self._messages = 0
         self._sequence = 0
         self._closed = False
+        self._made_at = session.state.epoch
 
     # -- JMS ---------------------------------------------------------------------------------------------
 
@@ -125,7 +126,8 @@ class FailoverProducer(MessageProducer):
         if "parked-send-dropped" in engine.defects and not engine.valve.is_open:
             engine.valve.wait_until_settled()
             return
-        restored_badly = "restored-session-commits-by-itself" in engine.defects and engine.machine.epoch > 1
+        moved = session.state.epoch != self._made_at
+        restored_badly = moved and "restored-session-commits-by-itself" in engine.defects
         if session.transacted and not restored_badly:
             # Whatever becomes of the first try, its transaction is rollback-only: repeating it harms nobody (TX-14).
             engine.call(session.id, Operation.SEND, lambda link: self._in_transaction(link, message), protected=True)
