@@ -156,6 +156,8 @@ def pytest_runtest_makereport(
     item.stash[OUTCOME] = (outcome, message, seconds + report.duration)
     if report.when == "call":
         item.stash[CALLED] = now
+    if now == "setup-failed" and STAGE in item.config.stash and item.config.stash[STAGE].hopeless:
+        item.session.shouldfail = "nothing can be tested: what all tests need cannot be started"
     if report.when == "teardown":
         report.user_properties.append((PROPERTY, encode(_record(item))))
     return report
@@ -165,6 +167,8 @@ def _message(report: pytest.TestReport, error: BaseException | None) -> str:
     if report.outcome == "skipped":
         longrepr = report.longrepr
         return str(longrepr[2] if isinstance(longrepr, tuple) else longrepr).removeprefix("Skipped: ")
+    if isinstance(error, pytest.fail.Exception):
+        return str(error)[:2000]
     return f"{type(error).__name__}: {error}"[:2000] if error is not None else str(report.longrepr)[-2000:]
 
 

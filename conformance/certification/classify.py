@@ -19,6 +19,14 @@ from fixtures.scene import FaultDidNotHappen
 from reference_broker.jms import JMSException
 from spark_analysis.log import LogError
 
+
+class SetUpFailed(pytest.fail.Exception):  # type: ignore[name-defined,misc]
+    """What a test needs could not be started. The message says why; a traceback through the suite says nothing."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(f"{type(cause).__name__}: {cause}", pytrace=False)
+
+
 SETUP_ERRORS = (
     AdapterError,
     CannotObtain,
@@ -40,7 +48,7 @@ def outcome_of(when: str, report: pytest.TestReport, error: BaseException | None
         return "passed"
     if report.outcome == "skipped":
         return "not-applicable" if NOT_APPLICABLE in str(report.longrepr) else "untested"
-    if isinstance(error, SETUP_ERRORS):
+    if isinstance(error, (SetUpFailed, *SETUP_ERRORS)):
         return "setup-failed"
     if isinstance(error, HARNESS_ERRORS):
         return "harness-failed"

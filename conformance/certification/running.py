@@ -147,9 +147,9 @@ def _read(output: Output) -> RunResults:
         results = msgspec.json.decode(output.results.read_bytes(), type=RunResults)
     except (OSError, msgspec.MsgspecError) as error:
         raise RunFailed(f"The test run gave no results: {_last_words(output)}") from error
+    _refuse_if_nothing_was_set_up(results)
     if results.interrupted:
         raise RunFailed(f"The test run was cut short, {results.interrupted}: {_last_words(output)}")
-    _refuse_if_nothing_was_set_up(results)
     return results
 
 

@@ -21,6 +21,7 @@ import pytest
 
 from adapters.registry import make_adapter
 from adapters.spi import ClientAdapter
+from conformance.certification.classify import SETUP_ERRORS, SetUpFailed
 from fixtures.brokers import Brokers
 from fixtures.cluster import Cluster
 from fixtures.definition import BrokerDefinition
@@ -74,7 +75,7 @@ class Stage:
         self._version = ""
         self._has_started = False
         self._failed_starts = 0
-        self._unusable: Exception | None = None
+        self._unusable: SetUpFailed | None = None
 
     def lacks(self, fault: str, needs: tuple[str, ...] = ()) -> str | None:
         """Why a variant does not apply to this broker and adapter, None if it does."""
@@ -101,9 +102,9 @@ class Stage:
             self._cluster = self._start(self._start_cluster)
         try:
             self._cluster.ensure_ready()
-        except BaseException:
+        except SETUP_ERRORS as error:
             self.discard_cluster()
-            raise
+            raise SetUpFailed(error) from None
         return self._cluster
 
     def _start_cluster(self) -> Brokers:
@@ -119,17 +120,23 @@ class Stage:
     def _start(self, start: Callable[[], T]) -> T:
         """Start something, unless it is known by now that it cannot be: each attempt may take a minute."""
         if self._unusable is not None:
-            raise self._unusable.with_traceback(None)
+            raise self._unusable
         try:
             started = start()
-        except Exception as error:
+        except SETUP_ERRORS as error:
+            failure = SetUpFailed(error)
             self._failed_starts += 1
             if not self._has_started or self._failed_starts == FAILED_STARTS:
-                self._unusable = error
-            raise
+                self._unusable = failure
+            raise failure from None
         self._has_started = True
         self._failed_starts = 0
         return started
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the first start of the first thing that all scenes need failed."""
+        return self._unusable is not None and not self._has_started
 
     def _folder(self, prefix: str) -> Path:
         if self._directory is None:
