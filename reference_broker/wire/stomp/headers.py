@@ -34,6 +34,7 @@ ADDRESSES: Final = {
     TEMPORARY_QUEUE: (False, True),
     TEMPORARY_TOPIC: (True, True),
 }
+_PREFIXES: Final = {kind: prefix for prefix, kind in ADDRESSES.items()}
 
 OWN: Final = frozenset(
     {
@@ -54,7 +55,7 @@ TAKEN: Final = OWN | {
 
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]|^\s|\s$|^$")
 _JSON: Final = "/json"
-_QUOTED_FIELDS: Final = ("correlation-id", "type", "jms-id", "reply-to")
+_QUOTED_FIELDS: Final = frozenset({"correlation-id", "type", "jms-id", "reply-to"})
 
 
 class HeaderError(ValueError):
@@ -71,10 +72,7 @@ def parse_destination(text: str) -> Address:
 
 def write_destination(address: Address) -> str:
     """The reverse of `parse_destination`."""
-    for prefix, kind in ADDRESSES.items():
-        if kind == (address.topic, address.temporary):
-            return prefix + address.name
-    raise AssertionError(address)
+    return _PREFIXES[address.topic, address.temporary] + address.name
 
 
 def read(headers: dict[str, str], body: bytes) -> Envelope:
@@ -90,6 +88,19 @@ def read(headers: dict[str, str], body: bytes) -> Envelope:
     envelope.expires_at_ms = _number(headers, "expires")
     envelope.timestamp_ms = _number(headers, "jms-timestamp" if "jms-timestamp" in headers else "timestamp")
     envelope.deliver_at_ms = _number(headers, "jms-deliver-at")
+    if not _QUOTED_FIELDS.isdisjoint(headers):
+        _read_texts(headers, envelope)
+    used: set[str] = set()
+    if "jms-types" in headers:
+        read_properties = _read_properties(headers)
+        envelope.properties = {name: entry for name, (_, entry) in read_properties.items()}
+        used = {header for header, _ in read_properties.values()}
+    if not OWN.issuperset(headers):
+        envelope.headers = {name: value for name, value in headers.items() if name not in OWN and name not in used}
+    return envelope
+
+
+def _read_texts(headers: dict[str, str], envelope: Envelope) -> None:
     quoted = headers.get("jms-quoted", "").split(",")
     fields = {
         name: _unquote(headers[name]) if name in quoted else headers[name] for name in _QUOTED_FIELDS if name in headers
@@ -99,11 +110,6 @@ def read(headers: dict[str, str], body: bytes) -> Envelope:
     envelope.type = fields.get("type")
     if "reply-to" in fields:
         envelope.reply_to = parse_destination(fields["reply-to"])
-    read_properties = _read_properties(headers)
-    envelope.properties = {name: entry for name, (_, entry) in read_properties.items()}
-    used = {header for header, _ in read_properties.values()}
-    envelope.headers = {name: value for name, value in headers.items() if name not in OWN and name not in used}
-    return envelope
 
 
 def write(envelope: Envelope) -> dict[str, str]:
@@ -153,7 +159,9 @@ def _body_kind(headers: dict[str, str]) -> BodyKind:
 
 
 def _number(headers: dict[str, str], name: str) -> int:
-    text = headers.get(name, "0")
+    text = headers.get(name)
+    if text is None:
+        return 0
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise HeaderError(f"{name}:{text[:40]!r} is no number")
     return int(text)
