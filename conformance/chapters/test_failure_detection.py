@@ -13,6 +13,7 @@ import pytest
 
 from fixtures.calls import Call
 from fixtures.crowd import let_go, sends_held_back
+from fixtures.dead_end import DeadEnd
 from fixtures.proxy import Way
 from fixtures.recording import RecordedConnection, RecordedConsumer, RecordedSession
 from fixtures.scene import Scene
@@ -270,10 +271,14 @@ def test_broker_frees_what_a_silent_client_holds(scene: Scene) -> None:
 
 @pytest.mark.requirement("DET-10", faults=("latency",), profiles=("RC", "NF"))
 def test_slow_peer_is_no_failed_peer(scene: Scene) -> None:
-    """Both ways so slow that silences reach 0.8 of the time to live: no failure on either side, and calls work."""
+    """Both ways so slow that silences reach 0.8 of two periods: no failure on either side, and calls work.
+
+    Twice the promised period is what a broker has to allow; the client allows for one period more, since some brokers
+    leave every other sign of life out.
+    """
     queue = scene.queue()
     period = 1.5 * scene.scale
-    ttl = 2 * period
+    ttl = 3 * period
     client = scene.connect(heartbeat=period, heartbeat_ttl=ttl, listening=True)
     session = client.create_session()
     consumer = session.create_consumer(queue)
@@ -282,7 +287,7 @@ def test_slow_peer_is_no_failed_peer(scene: Scene) -> None:
         for link in scene.links:
             for way in Way:
                 link.latency(round(0.6 * period * 1000), way=way)
-        await_quiet(lambda: client.failures > 0, "a slow peer is taken for a dead one", 1.5 * ttl)
+        await_quiet(lambda: client.notifications or None, "a slow peer is taken for a dead one", 1.2 * ttl)
         sending: Call[None] = scene.call(lambda: session.create_producer(queue).send(scene.message()), "a slow send")
         sending.result()
         let_go(scene)
@@ -345,18 +350,18 @@ def test_half_a_delivery_is_none(scene: Scene, passes: int) -> None:
 def test_handshake_that_never_ends_is_a_failed_attempt(scene: Scene) -> None:
     """First in the list a peer that accepts and says nothing: after the connect time-out the next one is tried."""
     queue = scene.queue()
-    limit = 0.5 * scene.scale
-    first = scene.lay_link_to("mute", scene.lay_links()[0].upstream)
-    scene.links.sort(key=lambda link: link is not first)
-    with scene.striking("the first address accepts and never answers"):
-        first.blackhole()
+    limit = 1.0 * scene.scale
+    with DeadEnd() as mute:
+        with scene.striking("the first address accepts and never answers"):
+            first = scene.lay_link_to("mute", mute.endpoint)
+            scene.links.sort(key=lambda link: link is not first)
 
-    began = time.monotonic()
-    client = scene.connect(connect_timeout=limit)
-    took = time.monotonic() - began
+        began = time.monotonic()
+        client = scene.connect(connect_timeout=limit)
+        took = time.monotonic() - began
 
-    assert took >= limit * 0.9, f"connected after {took:.2f} s: the mute peer was not tried"
-    bound = limit + 2 * MARGIN * scene.scale
+        assert mute.visits, "the mute peer, which is the first address, was not tried"
+    bound = mute.visits * limit + 2 * MARGIN * scene.scale
     assert took <= bound, f"with a connect time-out of {limit:g} s it took {took:.2f} s to get past a mute peer"
     session = client.create_session()
     session.create_producer(queue).send(scene.message())
