@@ -16,6 +16,7 @@ from fixtures.definition import BrokerDefinition, load_definition
 from fixtures.definition_errors import DefinitionError
 from fixtures.proxy import Preference
 from spark_analysis.java import JavaMissing, find_java
+from spark_analysis.schema import LOG_SUFFIX
 
 SETTING = pytest.StashKey[Setting]()
 PROFILE = pytest.StashKey[CertificationProfile]()
@@ -92,6 +93,7 @@ def _log_directory(config: pytest.Config) -> Path:
     directory = chosen or config._tmp_path_factory.mktemp("delivery-logs")  # type: ignore[attr-defined]
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        _refuse_used(directory)
         (directory / ".writable").touch()
         (directory / ".writable").unlink()
     except OSError as error:
@@ -99,3 +101,9 @@ def _log_directory(config: pytest.Config) -> Path:
             f"No delivery logs can be written to {directory}: {error.strerror}; choose another --logs."
         ) from error
     return directory.resolve()
+
+
+def _refuse_used(directory: Path) -> None:
+    """Logs of another run beside ours would be judged as if they were ours."""
+    if any(directory.glob(f"*{LOG_SUFFIX}")):
+        raise UserError(f"{directory} holds delivery logs of an earlier run; empty it or choose another --logs.")

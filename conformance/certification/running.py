@@ -111,8 +111,9 @@ def run_chapters(output: Output, options: Sequence[str], workers: int, told: Cal
     settings.write_text(f"[pytest]\ntimeout = {LONGEST_TEST}\n")  # and no settings of a project that we stand in
     argv = [sys.executable, "-m", "pytest", "--pyargs", "conformance.chapters", "-p", "no:cacheprovider", "-q"]
     argv += ["-c", str(settings), "--rootdir", str(SOURCES)]
-    argv += ["--logs", str(output.logs), "--results", str(output.results), "--progress", str(output.progress)]
-    argv += ["--junit-xml", str(output.junit), "--basetemp", str(output.work / "pytest"), *options]
+    # In one word each: pytest takes an existing path that stands alone for a hint at its root directory.
+    argv += [f"--logs={output.logs}", f"--results={output.results}", f"--progress={output.progress}"]
+    argv += [f"--junit-xml={output.junit}", f"--basetemp={output.work / 'pytest'}", *options]
     if workers > 1:
         argv += ["-n", str(workers)]
     environment = {**os.environ, "TMPDIR": str(output.work)}

@@ -57,6 +57,8 @@ def _run(chosen: list[Control], workers: int, console: Console) -> tuple[list[Tr
         def one(control: Control | None) -> Trial:
             trial = clean_trial(requirements) if control is None else put_to_trial(control)
             progress.advance(task)
+            if control is not None:
+                progress.print(f"{'caught' if trial.caught else 'MISSED'}  {control.name}", markup=False)
             return trial
 
         clean, *trials = pool.map(one, [None, *chosen])
