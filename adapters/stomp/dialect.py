@@ -37,7 +37,8 @@ class StompDialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     persistent_false: bool = True
     """`persistent:false` may be sent; otherwise the header is left out."""
     receipts_in_transaction: bool = True
-    """A SEND of a transaction is confirmed when it is taken; at RabbitMQ not before the COMMIT, which speaks for it."""
+    """A SEND of a transaction is confirmed when it is taken. At RabbitMQ its RECEIPT comes after that of COMMIT, when
+    the message is stored, and the COMMIT's does not wait for that: so a commit waits for all of them."""
     time_to_live_header: str = ""
     """For a time to live in milliseconds, beside `expires`; RabbitMQ knows only `expiration`."""
     delivery_count_header: str = ""

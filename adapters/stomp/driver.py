@@ -39,7 +39,7 @@ from reference_broker.wire.stomp.headers import write_destination
 
 from .dialect import GiveBack, StompDialect
 from .frames import received, send_frame
-from .transport import Headers, StompTransport
+from .transport import Headers, Pledge, StompTransport
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,8 @@ class _Session:
         self.transaction = ""
         self.pledged: list[Token] = []
         """Acknowledged in the open transaction."""
+        self.unconfirmed: list[Pledge] = []
+        """Sent in the open transaction, where receipts come after its COMMIT."""
 
 
 class StompDriver(WireDriver):
@@ -157,6 +159,7 @@ class StompDriver(WireDriver):
             return
         if ended.transaction:
             self._transport.ask("ABORT", {"transaction": ended.transaction}, timeout=self._call_timeout)
+            self._forget_unconfirmed(ended)
         self._take_back(list(ended.subscriptions.values()), delivered, self._call_timeout)
 
     def open_consumer(self, spec: ConsumerSpec) -> None:
@@ -189,7 +192,9 @@ class StompDriver(WireDriver):
     def send(self, message: Message, spec: SendSpec, timeout: float | None) -> None:
         """SEND; with a receipt if asked to confirm."""
         headers, body = send_frame(message, spec, self._dialect)
-        if spec.confirm and (self._dialect.receipts_in_transaction or not spec.transaction):
+        if spec.transaction and not self._dialect.receipts_in_transaction:
+            self._session(spec.session).unconfirmed.append(self._transport.pledge("SEND", headers, body))
+        elif spec.confirm:
             self._transport.ask("SEND", headers, body, timeout=timeout)
         else:
             self._transport.write("SEND", headers, body)
@@ -229,6 +234,9 @@ class StompDriver(WireDriver):
         """COMMIT and wait for the confirmation."""
         kept = self._session(session)
         self._transport.ask("COMMIT", {"transaction": transaction}, timeout=timeout)
+        unconfirmed, kept.unconfirmed = kept.unconfirmed, []
+        for pledge in unconfirmed:
+            self._transport.redeem(pledge, timeout)
         kept.transaction = ""
         with self._lock:
             tokens, kept.pledged = kept.pledged, []
@@ -240,9 +248,15 @@ class StompDriver(WireDriver):
         if kept.transaction == transaction:
             self._transport.ask("ABORT", {"transaction": transaction}, timeout=timeout)
             kept.transaction = ""
+            self._forget_unconfirmed(kept)
         with self._lock:
             kept.pledged = []
         self._start_over(kept, delivered, timeout)
+
+    def _forget_unconfirmed(self, session: _Session) -> None:
+        unconfirmed, session.unconfirmed = session.unconfirmed, []
+        for pledge in unconfirmed:
+            self._transport.forget(pledge)
 
     def recover(self, session: str, delivered: Sequence[Delivery], timeout: float | None) -> None:
         """Give all back and subscribe again."""

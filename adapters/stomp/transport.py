@@ -18,7 +18,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import stomp
 import stomp.exception
@@ -47,6 +47,16 @@ class _Request:
         self.answered = False
         self.error: Exception | None = None
         self.at_answer = at_answer
+        self.receipt = ""
+        self.pledged = False
+        """Nobody waits for it yet."""
+
+
+class Pledge(NamedTuple):
+    """A frame whose RECEIPT is waited for later."""
+
+    command: str
+    request: _Request
 
 
 class StompTransport(stomp.ConnectionListener):  # type: ignore[misc]
@@ -172,12 +182,32 @@ class StompTransport(stomp.ConnectionListener):  # type: ignore[misc]
         at_answer: Callable[[], None] | None = None,
     ) -> None:
         """Write a frame and wait for its RECEIPT; JMSException if an ERROR comes instead."""
-        request = _Request(at_answer)
-        receipt = f"r{next(self._numbers)}"
+        self._finish(self._begin(_Request(at_answer), command, headers, body), command, timeout)
+
+    def pledge(self, command: str, headers: Headers, body: bytes = b"") -> Pledge:
+        """Write a frame whose RECEIPT comes when a later one has been answered: to be `redeem`ed then, or forgotten."""
+        request = _Request()
+        request.pledged = True
+        return Pledge(command, self._begin(request, command, headers, body))
+
+    def redeem(self, pledge: Pledge, timeout: float | None) -> None:
+        """Wait for what was promised; raises as `ask` does."""
+        self._finish(pledge.request, pledge.command, timeout)
+
+    def forget(self, pledge: Pledge) -> None:
+        """Its RECEIPT will not come, or does not matter any more."""
+        with self._state:
+            self._requests.pop(pledge.request.receipt, None)
+
+    def _begin(self, request: _Request, command: str, headers: Headers, body: bytes) -> _Request:
+        request.receipt = f"r{next(self._numbers)}"
         with self._state:
             if self._cause is None:
-                self._requests[receipt] = request
-        self.write(command, {**headers, "receipt": receipt}, body)
+                self._requests[request.receipt] = request
+        self.write(command, {**headers, "receipt": request.receipt}, body)
+        return request
+
+    def _finish(self, request: _Request, command: str, timeout: float | None) -> None:
         if not request.done.wait(timeout):
             # The entry stays, so that the late receipt finds its own request and no other (DET-13).
             raise CallTimedOut(f"{command} was not answered within {timeout:g} s")
@@ -225,7 +255,7 @@ class StompTransport(stomp.ConnectionListener):  # type: ignore[misc]
         with self._state:
             receipt = frame.headers.get("receipt-id")
             if receipt is None and not re.search(self._dialect.closing, reason):
-                receipt = next(iter(self._requests), None)
+                receipt = next((name for name, waiting in self._requests.items() if not waiting.pledged), None)
             request = self._requests.pop(receipt, None) if receipt is not None else None
         if request is None:
             log.info("the broker complained: %s", reason)
