@@ -62,7 +62,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One variant for each failover profile and fault that the markers name and the profile wants."""
     if "variant" not in metafunc.fixturenames:
         return
-    setting_of(metafunc.config)
+    try:
+        setting_of(metafunc.config)
+    except pytest.UsageError:  # raised again, once for all, when the collection is at its end: here it is a traceback
+        metafunc.parametrize("variant", [None])
+        return
     profile = metafunc.config.stash[PROFILE]
     variants: dict[Variant, None] = {}
     for marker in metafunc.definition.iter_markers("requirement"):

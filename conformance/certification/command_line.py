@@ -19,6 +19,7 @@ from spark_analysis.java import JavaMissing, find_java
 from spark_analysis.schema import LOG_SUFFIX
 
 SETTING = pytest.StashKey[Setting]()
+REFUSAL = pytest.StashKey[str]()
 PROFILE = pytest.StashKey[CertificationProfile]()
 FAILOVERS = pytest.StashKey[tuple[str, ...]]()
 
@@ -47,10 +48,13 @@ def add_options(parser: pytest.Parser) -> None:
 
 def setting_of(config: pytest.Config) -> Setting:
     """What the command line says; a UsageError for what cannot be."""
+    if REFUSAL in config.stash:
+        raise pytest.UsageError(config.stash[REFUSAL])
     if SETTING not in config.stash:
         try:
             config.stash[SETTING] = _read_setting(config)
         except (DefinitionError, AdapterError, JavaMissing, UserError) as error:
+            config.stash[REFUSAL] = str(error)
             raise pytest.UsageError(str(error)) from error
     return config.stash[SETTING]
 
