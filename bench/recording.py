@@ -22,9 +22,9 @@ from reference_broker.jms import Connection, Queue, TextMessage
 from spark_analysis.log import LogWriter
 from spark_analysis.schema import SCHEMA_VERSION, Header
 
-MESSAGES = 50
-"""A round and contender."""
-ROUNDS = 200
+MESSAGES = 20
+"""A round and contender; few, so that the turns change faster than the load of the machine does."""
+ROUNDS = 400
 BODY = "x" * 256
 WITHOUT, WITH = "without recording", "with recording"
 
