@@ -243,3 +243,31 @@ def test_heart_beats_before_a_frame_do_not_swallow_it(driver: StompDriver, serve
             assert ear.something.wait_for(lambda: len(ear.heard) > number, WAIT)  # noqa: B023 - called at once
         assert driver.last_heard > heard
     assert [delivery.message.text for delivery in ear.heard] == ["x\n\n"] * 3  # type: ignore[attr-defined]
+
+
+def test_a_commit_waits_for_the_receipts_of_its_sends(ear: Ear, server: Server) -> None:
+    driver = StompDriver(ear, StompDialect(receipts_in_transaction=False), heartbeat=1.0, call_timeout=WAIT)
+    shake_hands(driver, server)
+    driver.open_session(SessionSpec("s", AcknowledgeMode.SESSION_TRANSACTED))
+    begun = Call(driver.begin, "s", "t")
+    server.say("RECEIPT", receipt_id=server.expect("BEGIN").headers["receipt"])
+    assert begun.end() is None
+    message = TextMessage("x")
+    message.destination = Queue("q")
+    driver.send(message, SendSpec("s", transaction="t"), WAIT)
+    stored = server.expect("SEND").headers["receipt"]
+    commit = Call(driver.commit, "s", "t", 0.5)
+    server.say("RECEIPT", receipt_id=server.expect("COMMIT").headers["receipt"])
+    assert isinstance(commit.end(), CallTimedOut), "the commit returned before its message was stored"
+    begun = Call(driver.begin, "s", "u")
+    server.say("RECEIPT", receipt_id=server.expect("BEGIN").headers["receipt"])
+    assert begun.end() is None
+    driver.send(message, SendSpec("s", transaction="u"), WAIT)
+    sent = server.expect("SEND").headers["receipt"]
+    commit = Call(driver.commit, "s", "u", WAIT)
+    server.say("RECEIPT", receipt_id=server.expect("COMMIT").headers["receipt"])
+    server.say("RECEIPT", receipt_id=stored)
+    server.say("RECEIPT", receipt_id=sent)
+    assert commit.end() is None
+    driver.abort()
+    driver.close()
