@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from reference_broker.broker.commands import BrokerAnswer
 from reference_broker.wire.listener import WireConnection
-
-if TYPE_CHECKING:
-    from .server import Node
 
 SLOW_READER_BYTES = 1024 * 1024
 """Unread bytes from which on nothing more is handed out to a client (its confirmations still are)."""
@@ -20,15 +17,31 @@ LINGER_SECONDS = 2.0
 """How long a closing transport may take to get rid of its last bytes."""
 
 
+class Host(Protocol):
+    """Who is told what happens to a transport."""
+
+    def opened(self, transport: Transport) -> None:
+        """A client has come."""
+
+    def received(self, transport: Transport, data: bytes) -> None:
+        """Bytes of a client."""
+
+    def lost(self, transport: Transport) -> None:
+        """The socket is gone."""
+
+    def slow(self, transport: Transport, *, slow: bool) -> None:
+        """The client has stopped reading, or reads again."""
+
+
 class Transport(asyncio.Protocol):
     """Bytes in, bytes out, and when which of them last happened."""
 
-    def __init__(self, node: Node, number: int, wire: WireConnection, now: float) -> None:
+    def __init__(self, host: Host, number: int, wire: WireConnection, now: float) -> None:
         self.number = number
         self.wire = wire
         self.last_heard = now
         self.last_written = now
-        self._node = node
+        self._host = host
         self._socket: asyncio.Transport | None = None
         self._ending = False
 
@@ -38,25 +51,25 @@ class Transport(asyncio.Protocol):
         """A client is there."""
         self._socket = cast("asyncio.Transport", transport)  # uvloop's is one by its methods only
         self._socket.set_write_buffer_limits(high=SLOW_READER_BYTES)
-        self._node.opened(self)
+        self._host.opened(self)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
         if not self._ending:
-            self._node.received(self, data)
+            self._host.received(self, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         self._ending = True
-        self._node.lost(self)
+        self._host.lost(self)
 
     def pause_writing(self) -> None:
         """The client does not read."""
-        self._node.slow(self, slow=True)
+        self._host.slow(self, slow=True)
 
     def resume_writing(self) -> None:
         """It does again."""
-        self._node.slow(self, slow=False)
+        self._host.slow(self, slow=False)
 
     # -- what the node says --------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ still arrives over the old one has no effect.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -54,6 +55,7 @@ from .memory import Outcomes, Sequences
 from .queues import Message, Queue
 from .records import Advance, Forget, Record, Retire, Settle, StoredState
 from .sessions import Consumer, Delivery, Link, Session, Transaction
+from .turns import Line
 
 VERSION = 1
 """Of the command vocabulary."""
@@ -90,6 +92,7 @@ class Broker:
         self._sequences = Sequences(state.producers)
         self._links: dict[int, Link] = {}
         self._by_uid: dict[str, Link] = {}
+        self._lines: defaultdict[str, Line] = defaultdict(Line)
         self._touched: dict[str, Queue] = {}
         self._handed_out = 0
 
@@ -418,18 +421,20 @@ class Broker:
     # -- delivering ----------------------------------------------------------------------------------------
 
     def _line_up(self, consumer: Consumer) -> None:
-        consumer.queue.line_up(consumer)
-        self._touched[consumer.queue.name] = consumer.queue
+        queue = consumer.queue
+        self._lines[queue.name].join(consumer)
+        self._touched[queue.name] = queue
 
     def _serve(self, now: int) -> None:
         queues = self._touched
         while queues:
-            _, queue = queues.popitem()
-            while (consumer := queue.turn()) is not None:
+            name, queue = queues.popitem()
+            line = self._lines[name]
+            while (consumer := line.turn()) is not None:
                 message = self._ledger.next_for(queue, now)
                 if message is None:
                     break
-                queue.served()
+                line.served()
                 self._deliver(consumer, message)
 
     def _deliver(self, consumer: Consumer, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""A queue: which message is next, and whose turn it is.
+"""A queue: which message is next.
 
 Order. The highest priority first, within a priority the position at which a message became visible. A message
 that is given back keeps its position, so it is next before everything of its priority that was never handed out
@@ -11,21 +11,15 @@ Life of a message, as the table `LIFE` has it:
 - READY: visible and free;
 - LOCKED: with a session, which may acknowledge it or give it back;
 - GONE: consumed or expired; a deque or heap may still hold it and skips it.
-
-Turns. Consumers that have credit stand in line; who got a message goes to the end of the line. One without credit
-leaves it and comes back with the next grant.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .envelope import Envelope
-
-if TYPE_CHECKING:
-    from .sessions import Consumer
 
 SCHEDULED: Final = "scheduled"
 READY: Final = "ready"
@@ -78,7 +72,6 @@ class Queue:
         self._filled = 0
         """Bit p is set if the deque of priority p holds something."""
         self._returned: list[tuple[int, int, Message]] = []
-        self._line: deque[Consumer] = deque()
 
     def add(self, message: Message) -> None:
         """Make a message visible, behind all others of its priority."""
@@ -107,24 +100,3 @@ class Queue:
                 return None
             if message.state is READY:
                 return message
-
-    def line_up(self, consumer: Consumer) -> None:
-        """The consumer wants messages; it takes its place at the end unless it has one."""
-        if not consumer.in_line:
-            consumer.in_line = True
-            self._line.append(consumer)
-
-    def turn(self) -> Consumer | None:
-        """Who gets the next message; he stays first until `served`."""
-        line = self._line
-        while line:
-            consumer = line[0]
-            if consumer.wants:
-                return consumer
-            consumer.in_line = False
-            line.popleft()
-        return None
-
-    def served(self) -> None:
-        """The first in line got a message and goes to the end."""
-        self._line.rotate(-1)
