@@ -60,7 +60,6 @@ class FailoverConnection(Connection):
         self.started = False
         self._options = options
         self._sessions: dict[str, FailoverSession] = {}
-        self._by_consumer: dict[str, FailoverSession] = {}
         self._left_over: list[Callable[[WireDriver], None]] = []
         self._numbers = itertools.count(1)
         self._used = False
@@ -148,7 +147,7 @@ class FailoverConnection(Connection):
         with self._engine.lock:
             self.started = False
             for session in list(self._sessions.values()):
-                session.changed.wait_for(lambda session=session: session.handing_out == 0 or session.closed)  # type: ignore[misc]
+                session.wait_until_quiet()
 
     def close(self) -> None:
         """End everything; not held by the valve, and ends a failover that is under way (VLV-08, LSN-08)."""

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from reference_broker.jms import IllegalStateException, Message, MessageConsumer, MessageListener
 
 from .driver import ConsumerSpec
 from .inbox import Inbox
 
-if TYPE_CHECKING:
-    from .session import FailoverSession
+
+class ConsumerHome(Protocol):
+    """What a consumer needs of its session."""
+
+    def check_open(self) -> None:
+        """IllegalStateException after close()."""
+
+    def listen(self, consumer: FailoverConsumer, listener: MessageListener | None) -> None:
+        """Set its listener."""
+
+    def receive(self, consumer: FailoverConsumer, timeout: float | None) -> Message | None:
+        """Its next message, waiting so many seconds."""
+
+    def receive_now(self, consumer: FailoverConsumer) -> Message | None:
+        """Its next message if the broker has one."""
+
+    def close_consumer(self, consumer: FailoverConsumer) -> None:
+        """End it."""
 
 
 class FailoverConsumer(MessageConsumer):
     """The same object over all transports (RCN-16); what it holds ready belongs to the present one."""
 
-    def __init__(self, session: FailoverSession, spec: ConsumerSpec) -> None:
+    def __init__(self, session: ConsumerHome, spec: ConsumerSpec) -> None:
         self.spec = spec
         self.inbox = Inbox(spec.prefetch)
         self.made = 0

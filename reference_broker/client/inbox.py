@@ -56,9 +56,14 @@ class Inbox:
             self._outstanding += due
         return self._messages.popleft(), due
 
+    @property
+    def is_dry(self) -> bool:
+        """Whether nothing is there and nothing will come unless it is pulled."""
+        return self._prefetch <= 0 and not self._messages and self._outstanding <= 0
+
     def pull(self) -> int:
         """Somebody waits: the credit to grant for him, 0 if enough is on its way."""
-        if self._prefetch > 0 or self._messages or self._outstanding > 0:
+        if not self.is_dry:
             return 0
         self._outstanding += 1
         return 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from reference_broker.jms import (
     Code,
@@ -19,19 +20,43 @@ from reference_broker.jms import (
 )
 
 from .driver import Feature, SendSpec, TransportLost
-from .engine import Link
+from .engine import Engine, Link
+from .lane import Lane
 from .operations import Operation
-
-if TYPE_CHECKING:
-    from .session import FailoverSession
+from .session_state import SessionState
 
 log = logging.getLogger(__name__)
+
+
+class ProducerHome(Protocol):
+    """What a producer needs of its session."""
+
+    id: str
+    engine: Engine
+    lane: Lane
+    state: SessionState
+
+    @property
+    def transacted(self) -> bool:
+        """Whether sends are part of a transaction."""
+
+    def check_open(self) -> None:
+        """IllegalStateException after close()."""
+
+    def check_destination(self, destination: Destination) -> None:
+        """Refuse what no wire carries."""
+
+    def begin_work(self, link: Link) -> str:
+        """The transaction for a send over this transport."""
+
+    def call_back(self, callback: Callable[[], None]) -> bool:
+        """Call the application; whether that returned normally."""
 
 
 class FailoverProducer(MessageProducer):
     """Exists at the client only: a broker needs to know a producer by the name that its messages carry."""
 
-    def __init__(self, session: FailoverSession, id: str, destination: Destination | None) -> None:
+    def __init__(self, session: ProducerHome, id: str, destination: Destination | None) -> None:
         self.destination = destination
         self.id = id
         self._session = session
@@ -133,18 +158,16 @@ class FailoverProducer(MessageProducer):
             engine.call(session.id, Operation.SEND, lambda link: self._in_transaction(link, message), protected=True)
         elif message.delivery_mode is DeliveryMode.NON_PERSISTENT:
             spec = SendSpec(session.id, confirm=False)
-            engine.call(
-                session.id,
-                Operation.SEND_NON_PERSISTENT,
-                lambda link: link.driver.send(message, spec, session.call_timeout),
-            )
+            engine.call(session.id, Operation.SEND_NON_PERSISTENT, lambda link: self._hand_over(link, message, spec))
         else:
             self._protected(message)
 
     def _in_transaction(self, link: Link, message: Message) -> None:
         transaction = self._session.begin_work(link)
-        spec = SendSpec(self._session.id, transaction=transaction)
-        link.driver.send(message, spec, self._session.call_timeout)
+        self._hand_over(link, message, SendSpec(self._session.id, transaction=transaction))
+
+    def _hand_over(self, link: Link, message: Message, spec: SendSpec) -> None:
+        link.driver.send(message, spec, self._session.engine.options.call_timeout)
 
     def _protected(self, message: Message) -> None:
         """A persistent send outside of transactions, numbered once it has its turn and repeated as that (SND-03)."""
@@ -160,7 +183,7 @@ class FailoverProducer(MessageProducer):
                 number = self._sequence
             spec = SendSpec(session.id, producer=self.id if number else "", sequence=number)
             try:
-                link.driver.send(message, spec, session.call_timeout)
+                self._hand_over(link, message, spec)
             except TransportLost as cause:
                 if "interrupted-send-succeeds" not in engine.defects:
                     raise

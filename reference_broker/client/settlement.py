@@ -42,7 +42,16 @@ class Settlement:
     # -- AUTO and DUPS_OK --------------------------------------------------------------------------------
 
     def auto(self, link: Link, delivery: Delivery) -> None:
-        """Acknowledge one message and wait for the confirmation; CALL_UNBLOCKED if the transport is lost."""
+        """Acknowledge one message and wait for the confirmation.
+
+        No call of the application is there to carry a failure: the ExceptionListener hears of it (ACK-AUTO-05).
+        """
+        try:
+            self._auto(link, delivery)
+        except JMSException as error:
+            self._engine.notify(error)
+
+    def _auto(self, link: Link, delivery: Delivery) -> None:
         if not self._is_mine(link, delivery):
             return
         try:
@@ -102,12 +111,15 @@ class Settlement:
     def _confirm(self, over: Link, deliveries: tuple[Delivery, ...]) -> None:
         over.driver.acknowledge(self._id, deliveries, "", True, self._timeout)
 
-    def lazily(self, link: Link, prefetched: tuple[Delivery, ...] = ()) -> None:
-        """Acknowledge all that was handed out, without waiting (ACK-DUPS-03); `prefetched` is for a defect."""
+    def lazily(self, link: Link, but: Delivery | None = None, prefetched: tuple[Delivery, ...] = ()) -> None:
+        """Acknowledge what was handed out, without waiting; `prefetched` is for a defect.
+
+        `but` is just being handed out: the application does not have it yet (ACK-DUPS-03).
+        """
         with self._engine.lock:
-            if not self._engine.is_current(link) or not self._state.held:
+            deliveries = tuple(held for held in self._state.held if held is not but)
+            if not self._engine.is_current(link) or not deliveries:
                 return
-            deliveries = tuple(self._state.held)
             self._state.settled(deliveries)
         try:
             self._acknowledge(link, deliveries + prefetched, "", confirm=False)
@@ -193,6 +205,13 @@ class Settlement:
         self._acknowledge(link, deliveries, transaction, confirm=False)
         with self._engine.lock:
             self._state.acknowledged_in_transaction(deliveries)
+
+    def acknowledge_early(self, link: Link, delivery: Delivery) -> None:
+        """The same for one message, as soon as the application receives it."""
+        try:
+            self._engine.run(link, lambda over: self.acknowledge_in_transaction(over, self.begin(over), (delivery,)))
+        except TransportLost:
+            log.debug("the receipt shares the fate of its transaction, which the loss has doomed")
 
     def begin(self, link: Link) -> str:
         """The transaction for work that goes over this transport, begun at the broker before it (TX-12)."""

@@ -193,6 +193,26 @@ def test_dups_ok_covers_only_what_was_handed_out_and_flushes_on_close(network: N
     assert rest(network) == [("f", False), ("g", False), ("h", False)]
 
 
+def test_dups_ok_flushes_when_the_listener_has_nothing_left(network: Network) -> None:
+    fill(network, "a", "b", "c")
+    with network.connect() as connection:
+        session = connection.create_session(False, AcknowledgeMode.DUPS_OK)
+        session.create_consumer(QUEUE).message_listener = lambda _: None
+        connection.start()
+        network.wait_for(lambda: sum(len(sent.deliveries) for sent in network.of(Acknowledge)) == 3)  # type: ignore[attr-defined]
+
+
+def test_dups_ok_stays_lazy_while_another_listener_of_the_session_has_messages(network: Network) -> None:
+    fill(network, "a", "b", "c")
+    with network.connect() as connection:
+        session = connection.create_session(False, AcknowledgeMode.DUPS_OK)
+        session.create_consumer(QUEUE).message_listener = lambda _: None
+        session.create_consumer(Queue("quiet")).message_listener = lambda _: None
+        connection.start()
+        network.wait_for(lambda: bool(network.of(Acknowledge)))
+        assert [len(sent.deliveries) for sent in network.of(Acknowledge)] == [3]  # type: ignore[attr-defined]
+
+
 def test_dups_ok_fails_over_silently_and_loses_nothing(network: Network) -> None:
     fill(network, *"abcd")
     with network.connect() as connection:
