@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from conformance.errors import UserError
+from reference_broker import cli as broker_cli
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -25,12 +26,12 @@ class Part(NamedTuple):
     attribute: str
 
 
+BROKER = "broker"
 PARTS = (
     Part("catalogue", "conformance.catalogue.command", "catalogue"),
     Part("certify", "conformance.certify", "certify"),
     Part("compare", "conformance.report.compare", "compare"),
     Part("controls", "conformance.controls.command", "controls"),
-    Part("broker", "reference_broker.cli", "broker_app"),
     Part("doctor", "conformance.doctor", "doctor"),
 )
 
@@ -51,12 +52,15 @@ def application(only: str | None = None) -> typer.Typer:
 
     for part in PARTS:
         if only in {None, part.name} and _exists(part.module):
-            command = getattr(importlib.import_module(part.module), part.attribute)
-            if isinstance(command, typer.Typer):
-                app.add_typer(command, name=part.name)
-            else:
-                app.command(part.name)(command)
+            app.command(part.name)(getattr(importlib.import_module(part.module), part.attribute))
+    if only in {None, BROKER}:
+        settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+        app.command(BROKER, help=broker_cli.SUMMARY, context_settings=settings)(_broker)
     return app
+
+
+def _broker(context: typer.Context) -> None:
+    broker_cli.main(context.args)
 
 
 def _exists(module: str) -> bool:
@@ -70,7 +74,7 @@ def main() -> None:
     """Run the command line; a `UserError` becomes one message and exit status 2, Ctrl-C status 130."""
     named = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        application(named if named in {part.name for part in PARTS} else None)()
+        application(named if named in {BROKER, *(part.name for part in PARTS)} else None)()
     except UserError as error:
         Console(stderr=True, soft_wrap=True).print(f"jms-conformance: {error}", markup=False, highlight=False)
         sys.exit(EXIT_USER_ERROR)
