@@ -21,11 +21,11 @@ from conformance.catalogue import load
 from conformance.certificate import Certificate
 from conformance.certification.judging import make_certificate
 from conformance.certification.profiles import certification_profile
-from conformance.certification.record import RunResults
 from conformance.certification.running import Output, RunFailed, Step, run_chapters
 from conformance.certification.termination import interrupted_once
 from conformance.errors import UserError
 from conformance.outcomes import ExitStatus, Outcome, Waiver, read_waivers
+from conformance.record import RunResults
 from conformance.report import write_report
 from fixtures.definition import load_definition
 from fixtures.definition_errors import DefinitionError

@@ -22,9 +22,9 @@ from conformance.catalogue.collect import MARKER, bindings_of
 from conformance.certification.classify import NOT_APPLICABLE, outcome_of, worst
 from conformance.certification.command_line import FAILOVERS, PROFILE, SETTING, add_options, setting_of
 from conformance.certification.controller import Controller
-from conformance.certification.record import PROPERTY, Record, Source, encode
 from conformance.certification.stage import STAGE, Stage, Variant, end_stage
 from conformance.certification.termination import interrupt_when_terminated
+from conformance.record import PROPERTY, Record, Source, encode
 from fixtures.scene import FaultDidNotHappen, Scene
 
 SCENE = pytest.StashKey[Scene]()

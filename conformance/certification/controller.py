@@ -17,10 +17,10 @@ import pytest
 from adapters.registry import adapter_class
 from conformance.certification import verdicts
 from conformance.certification.command_line import FAILOVERS, PROFILE, setting_of
-from conformance.certification.record import PROPERTY, Record, RunResults, decode
 from conformance.certification.stage import STAGE, end_stage
 from conformance.certification.termination import interrupt_when_terminated
 from conformance.outcomes import ExitStatus
+from conformance.record import PROPERTY, Record, RunResults, decode
 from spark_analysis.java import JavaMissing
 from spark_analysis.log import LogError
 from spark_analysis.session import SparkFailed

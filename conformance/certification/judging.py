@@ -14,8 +14,8 @@ from conformance.catalogue import Profile, Requirement, load
 from conformance.catalogue.applicability import not_applicable
 from conformance.certificate import Certificate, InjectedFault, Tally
 from conformance.certification.profiles import certification_profile
-from conformance.certification.record import Record, RunResults, Source
 from conformance.outcomes import Finding, Outcome, Trial, Waiver, judge
+from conformance.record import Record, RunResults, Source
 
 
 def make_certificate(

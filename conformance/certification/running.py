@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from conformance.certification.record import RunResults
 from conformance.errors import UserError
 from conformance.outcomes import Outcome
+from conformance.record import RunResults
 from fixtures.processes import ChildProcess
 
 Step = dict[str, Any]

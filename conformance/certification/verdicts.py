@@ -14,11 +14,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from conformance.record import PROPERTY, Record, Source, encode
 from spark_analysis.log import LogError, read_log
 from spark_analysis.rules import Finding, judge
 from spark_analysis.schema import LOG_SUFFIX
-
-from .record import PROPERTY, Record, Source, encode
 
 OUTCOMES = {"passed": "passed", "failed": "failed", "indeterminate": "failed", "not-applicable": "not-applicable"}
 """A verdict that could not be reached is no pass: the log is unfinished or a queue was never read to its end."""

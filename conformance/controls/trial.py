@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.certification.record import Record, RunResults
 from conformance.controls import Control, Side
+from conformance.record import Record, RunResults
 from fixtures.processes import ChildProcess
 from fixtures.waiting import PATIENCE_VARIABLE
 

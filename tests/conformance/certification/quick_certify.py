@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from conformance import certify, cli
-from conformance.certification.record import RunResults
 from conformance.certification.running import Output, Step, run_chapters
+from conformance.record import RunResults
 
 ONLY = ("--requirement", "SND-02")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance.certification.record import Record, RunResults, Source
+from conformance.record import Record, RunResults, Source
 
 ROOT = Path(__file__).resolve().parents[3]
 CHAPTER = """
