@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from conformance.certification.running import SOURCES
 from conformance.controls import Control, Side
 from conformance.record import Record, RunResults
 from fixtures.processes import ChildProcess
@@ -63,6 +64,7 @@ def _run(options: list[str], requirements: Sequence[str], control: Control | Non
         folder = Path(directory)
         argv = _command(folder, requirements) + options
         environment = {**os.environ, PATIENCE_VARIABLE: patience, "TMPDIR": directory}
+        environment.pop("PYTEST_ADDOPTS", None)
         name = control.name if control else "clean reference"
         with ChildProcess(name, argv, env=environment, log=folder / "pytest.log") as child:
             child.wait(LIMIT)
@@ -72,6 +74,9 @@ def _run(options: list[str], requirements: Sequence[str], control: Control | Non
 
 def _command(folder: Path, requirements: Sequence[str]) -> list[str]:
     argv = [sys.executable, "-m", "pytest", "--pyargs", "conformance.chapters", "-q", "-p", "no:cacheprovider"]
+    settings = folder / "pytest.ini"
+    settings.write_text("[pytest]\n")  # and no settings of a project that we stand in
+    argv += ["-c", str(settings), "--rootdir", str(SOURCES)]
     argv += ["--broker", "reference", "--adapter", "core", "--judge", "inline", "--profile", "full"]
     argv += [f"--logs={folder / 'logs'}", f"--results={folder / 'results.json'}"]
     for requirement in requirements:
