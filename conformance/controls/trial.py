@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.certification.running import SOURCES
+import conformance
 from conformance.controls import Control, Side
 from conformance.record import Record, RunResults
 from fixtures.processes import ChildProcess
@@ -76,7 +76,7 @@ def _command(folder: Path, requirements: Sequence[str]) -> list[str]:
     argv = [sys.executable, "-m", "pytest", "--pyargs", "conformance.chapters", "-q", "-p", "no:cacheprovider"]
     settings = folder / "pytest.ini"
     settings.write_text("[pytest]\n")  # and no settings of a project that we stand in
-    argv += ["-c", str(settings), "--rootdir", str(SOURCES)]
+    argv += ["-c", str(settings), "--rootdir", str(Path(conformance.__file__).parents[1])]
     argv += ["--broker", "reference", "--adapter", "core", "--judge", "inline", "--profile", "full"]
     argv += [f"--logs={folder / 'logs'}", f"--results={folder / 'results.json'}"]
     for requirement in requirements:
