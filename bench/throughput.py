@@ -34,14 +34,18 @@ def measure(scale: float) -> Result:
     """All modes on all brokers that this machine has, in turn."""
     rounds = max(2, round(ROUNDS * min(1.0, scale)))
     with running(BROKERS) as (clusters, remarks):
-        titles = {name: cluster.definition.broker.title for name, cluster in clusters.items()}
         contenders: dict[str, Callable[[], dict[str, float]]] = {
-            f"{titles[name]} {cluster.version()}": partial(_turn, cluster, scale) for name, cluster in clusters.items()
+            _name(cluster): partial(_turn, cluster, scale) for cluster in clusters.values()
         }
         found = interleaved(contenders, rounds)
     peer = list(contenders)[min(1, len(contenders) - 1)]
     cases = [Case(case, "messages/s", peer, series) for case, series in found.items()]
     return Result(f"throughput: STOMP, {SIZE}-byte bodies", cases, remarks)
+
+
+def _name(cluster: Cluster) -> str:
+    title, version = cluster.definition.broker.title, cluster.version()
+    return title if version == "unknown" else f"{title} {version}"
 
 
 def _turn(cluster: Cluster, scale: float) -> dict[str, float]:
