@@ -112,9 +112,10 @@ def test_receive_waits_through_the_outage(scene: Scene) -> None:
 
     with scene.outage(client):
         receiving = scene.call(lambda: consumer.receive(round(scene.patience.failover * 1000)), "receive()")
-        sent = scene.send(queue)
+        sending = scene.call(lambda: scene.send(queue), "the witness sends to the next broker, as soon as there is one")
         stay_waiting(scene, receiving)
 
+    sent = sending.result()
     message = receiving.result()
     assert message is not None, "receive() returned nothing although the broker that serves now has a message"
     assert scene.uid(message) == sent[0]
