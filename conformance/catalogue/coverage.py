@@ -20,7 +20,7 @@ from conformance.errors import UserError
 from spark_analysis.rules import RULES
 
 COLLECTION_LIMIT_SECONDS = 120
-SUITE_PLUGIN = "jms-conformance"
+SUITE_PLUGIN = "conformance.plugin"
 CHAPTERS = Path(conformance.__file__).parent
 
 

@@ -52,7 +52,7 @@ def test_the_command_and_the_pytest_plugin_are_registered(wheel: zipfile.ZipFile
     entries = configparser.ConfigParser()
     entries.read_string(wheel.read(name).decode())
     assert entries["console_scripts"]["jms-conformance"] == "conformance.cli:main"
-    assert entries["pytest11"]["jms-conformance"] == "conformance.plugin"
+    assert entries["pytest11"]["conformance.plugin"] == "conformance.plugin"
 
 
 def test_the_amqp_extra_is_asked_for_and_never_default(wheel: zipfile.ZipFile) -> None:
