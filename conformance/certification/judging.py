@@ -52,7 +52,7 @@ def make_certificate(
         replay=replay,
         faults=_faults(results.records),
         tallies=msgspec.convert(results.tallies, tuple[Tally, ...]),
-        notes=(_scope(len(rows)), f"Delivery logs: {logs}"),
+        notes=(_scope(len(rows)), f"Delivery logs: {logs.name}/ beside this certificate."),
     )
 
 
