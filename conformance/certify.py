@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
+import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -145,7 +146,8 @@ def _summarise(certificate: Certificate, place: Output, console: Console) -> Non
     console.print(table)
     for result in certificate.results:
         if result.outcome not in GREEN:
-            console.print(f"{result.id} {result.outcome}: {result.detail}", markup=False, highlight=False)
+            short = textwrap.shorten(result.detail, 300, placeholder=" ...")
+            console.print(f"{result.id} {result.outcome}: {short}", markup=False, highlight=False)
     for note in certificate.notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     for problem in certificate.problems:

@@ -229,7 +229,11 @@ def test_prefetched_messages_come_again_in_order(scene: Scene) -> None:
 
     scene.fail_over(client)
 
-    rest = uids(scene.take(next_consumer(scene, consumer, queue), 17))
+    after = next_consumer(scene, consumer, queue)
+    first = scene.take(after, 1)
+    if scene.uid(first[0]) == sent[2] and first[0].redelivered:
+        first = scene.take(after, 1)  # the last one consumed may come again (ACK-AUTO-02); it is not the matter here
+    rest = uids(first + scene.take(after, 16))
     assert rest == sent[3:], f"after 3 of 20 the sequence must go on unbroken; it went on as {rest}"
     twice = uids(scene.drain_after_closing(queue, client))
     assert not twice, f"prefetched copies of the dead broker were handed out, and came again from the new one: {twice}"
