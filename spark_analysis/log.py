@@ -4,14 +4,13 @@ The file has three states, told apart by its end. *Being written*: a header and 
 machine or the writer died, the last line may be cut. *Finished*: a footer with the number of events and a running
 crc32 of all lines before it. Only a finished log can carry a pass.
 
-Every event is handed to the operating system in one ``write`` before ``record`` returns, so SIGKILL of the writer loses
-nothing that was recorded. ``fsync`` happens once, at ``close``: a log answers for the broker's crash, not for that of
+Every event is the operating system's before ``record`` returns (see ``tape``), so SIGKILL of the writer loses nothing
+that was recorded. ``fsync`` happens once, at ``close``: a log answers for the broker's crash, not for that of
 the machine under the suite.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
@@ -24,6 +23,7 @@ from typing import Required, Self, TypedDict, Unpack
 import msgspec
 
 from spark_analysis.schema import LOG_SUFFIX, SCHEMA_VERSION, Event, Footer, Header, Kind, Outcome
+from spark_analysis.tape import Tape
 
 
 class LogError(Exception):
@@ -96,7 +96,7 @@ class LogWriter:
         except OSError as error:
             raise LogError(f"{path.parent}: no directory for delivery logs: {error.strerror}") from error
         try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            self._tape = Tape(path)
         except FileExistsError:
             raise LogError(f"{path}: this delivery log exists already; a scenario's name must be unique") from None
         except OSError as error:
@@ -115,28 +115,28 @@ class LogWriter:
     def close(self) -> None:
         """Write the footer and force the file to disk; closing twice is harmless."""
         with self._lock:
-            if self._fd < 0:
+            if self._tape.closed:
                 return
             try:
                 self._append(_FooterLine(Footer(self._position, self._crc, time.time_ns() // 1_000_000)))
-                os.fsync(self._fd)
-            except OSError as error:
-                raise LogError(f"{self.path}: the delivery log cannot be finished: {error.strerror}") from error
             finally:
-                os.close(self._fd)
-                self._fd = -1
+                self._end()
+
+    def _end(self) -> None:
+        try:
+            self._tape.close()
+        except OSError as error:
+            raise LogError(f"{self.path}: the delivery log cannot be finished: {error.strerror}") from error
 
     def _append(self, line: msgspec.Struct) -> None:
-        if self._fd < 0:
+        if self._tape.closed:
             raise LogError(f"{self.path}: the delivery log is closed; nothing can be recorded any more")
         data = self._encoder.encode(line) + b"\n"
-        self._crc = zlib.crc32(data, self._crc)
         try:
-            written = os.write(self._fd, data)
+            self._tape.append(data)
         except OSError as error:
             raise LogError(f"{self.path}: the delivery log cannot be written: {error.strerror}") from error
-        if written != len(data):
-            raise LogError(f"{self.path}: the delivery log cannot be written: the disk is full")
+        self._crc = zlib.crc32(data, self._crc)
 
     def __enter__(self) -> Self:
         return self
@@ -158,6 +158,7 @@ def read_log(path: Path) -> Log:
 
 def parse_log(data: bytes, name: str) -> Log:
     """Read a log from its bytes; ``name`` is what problems and errors call it."""
+    data = data.rstrip(b"\0")  # the room that a writer had reserved when it died
     if not data:
         raise LogError(f"{name}: the file is empty, not a delivery log")
     first, _, rest = data.partition(b"\n")

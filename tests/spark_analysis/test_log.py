@@ -122,17 +122,31 @@ def test_an_impossible_directory_is_told_in_one_sentence(tmp_path: Path) -> None
         LogWriter(tmp_path / "taken.delivery.jsonl", HEADER)
 
 
-def test_a_full_disk_is_told_in_one_sentence() -> None:
-    full = Path("/dev/full")
-    if not full.exists():
-        pytest.skip("no /dev/full here")
-    log = LogWriter.__new__(LogWriter)
-    log.path, log._lock, log._encoder = full, threading.Lock(), msgspec.json.Encoder()
-    log._position = log._crc = 0
-    log._fd = os.open(full, os.O_WRONLY)
-    with pytest.raises(LogError, match="cannot be written: No space left"):
-        log.record(kind=Kind.NOTE, outcome=Outcome.OK)
-    os.close(log._fd)
+FULL = """
+import resource, sys
+from pathlib import Path
+from spark_analysis.log import LogError, LogWriter
+from tests.spark_analysis.test_log import HEADER
+from spark_analysis.schema import Kind, Outcome
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+log = LogWriter(Path(sys.argv[1]), HEADER)
+recorded = 0
+try:
+    while True:
+        log.record(kind=Kind.NOTE, outcome=Outcome.OK, detail="x" * 200)
+        recorded += 1
+except LogError as error:
+    print(recorded, error)
+"""
+
+
+def test_a_full_disk_is_told_in_one_sentence_and_what_was_recorded_stays(tmp_path: Path) -> None:
+    path = tmp_path / "full.delivery.jsonl"
+    done = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True)
+    recorded, _, said = done.stdout.partition(" ")
+    assert "cannot be written: File too large" in said
+    assert len(read_log(path).events) == int(recorded) > 0
 
 
 def test_scenario_names_make_distinct_safe_file_names(tmp_path: Path) -> None:
