@@ -1,4 +1,4 @@
-"""MSG-10, MSG-11, MSG-15, ORD-04: what a stream of messages may lose, repeat or reorder while brokers die.
+"""MSG-04, MSG-10, MSG-11, MSG-15, ORD-04: what a stream of messages may lose, repeat or reorder while brokers die.
 
 The other chapters stop the world at one protocol moment. Here it goes on: one client sends and one consumes while the
 fault strikes in the middle, once for each acknowledge mode. The tests themselves only see to it that messages flow
@@ -13,7 +13,7 @@ import pytest
 
 from fixtures.calls import Call
 from fixtures.recording import RecordedConsumer, RecordedProducer, RecordedSession
-from fixtures.recording.journal import digest_of
+from fixtures.recording.journal import digest_of, now_ms
 from fixtures.scene import Scene
 from fixtures.waiting import await_condition
 from reference_broker.jms import AcknowledgeMode, DeliveryMode, JMSException, JMSType, Message, Queue
@@ -26,6 +26,8 @@ MODES = (
 )
 MESSAGES = 60
 BEFORE_THE_FAULT = 15
+TIME_TO_LIVE = 300
+"""Milliseconds."""
 BATCH = 5
 """Messages to an acknowledgement in CLIENT mode, and to a commit."""
 
@@ -142,6 +144,29 @@ def test_bodies_survive_the_broker_that_took_them(scene: Scene) -> None:
         assert copy is not None, f"the {type(message).__name__} was confirmed and is gone"
         assert type(copy) is type(message), f"sent as {type(message).__name__}, delivered as {type(copy).__name__}"
         assert digest_of(copy) == digest_of(message), f"the body of the {type(message).__name__} came changed"
+
+
+@pytest.mark.requirement("MSG-04", faults=("none",), profiles=("RC", "NF"))
+@pytest.mark.needs("expiration")
+def test_time_to_live_counts_from_the_send_call(scene: Scene) -> None:
+    """Sent in a transaction that is committed when the time is over: nothing arrives."""
+    queue = scene.queue()
+    session = scene.connect().create_session(transacted=True)
+    producer = session.create_producer(queue)
+    mortal, immortal = scene.message(), scene.message()
+    before = now_ms()
+    producer.send(mortal, time_to_live=TIME_TO_LIVE)
+    after = now_ms()
+    producer.send(immortal, time_to_live=0)
+    assert before + TIME_TO_LIVE <= mortal.expiration <= after + TIME_TO_LIVE, "it counts from the call (JM 3.4.9)"
+    assert immortal.expiration == 0, "no time to live is no expiration"
+
+    overdue = mortal.expiration + TIME_TO_LIVE
+    await_condition(lambda: now_ms() > overdue, "the time to live is over", scene.patience.delivery)
+    session.commit()
+
+    arrived = [scene.uid(message) for message in scene.drain(queue)]
+    assert arrived == [scene.uid(immortal)], "only the message without an expiration may arrive"
 
 
 def bodies(session: RecordedSession) -> list[Message]:

@@ -313,8 +313,9 @@ def test_the_transaction_of_a_dead_client_is_rolled_back(scene: Scene) -> None:
 
     session = scene.witness().create_session()
     again = scene.take(session.create_consumer(source), 5)
-    assert uids_of(again) == given, f"the dead client had committed nothing of {given}; {uids_of(again)} came"
-    assert_flagged(scene, again[:3])
+    # In which order is not the matter here: another session takes them, and ORD-02 is about one (JM 6.2.9).
+    assert sorted(uids_of(again)) == given, f"the dead client had committed nothing of {given}; {uids_of(again)} came"
+    assert_flagged(scene, [message for message in again if scene.uid(message) in given[:3]])
     session.close()
     visible = uids_of(scene.drain(target))
     assert visible == [], f"the dead client had not committed its sends, and {visible} are visible"
